@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import armillary
 from armillary.base.errors import InputError
 from armillary.cli import main
+from armillary.explore.deploy.cost import bill
 from armillary.serving import columns as c
 from armillary.serving.kernels import INGEST_NS, TOKEN_PS
 from armillary.serving.load import load_requests
@@ -207,6 +208,34 @@ def test_the_largest_load_keeps_within_the_objective(tiny: str) -> None:
     ):
         with pytest.raises(InputError, match=message):
             find_rate(tiny, "1xh100", wrong, slo=slo)
+
+
+def test_replicas_fail_and_are_started(serve: Callable[..., Serving]) -> None:
+    load, more = "poisson:rate=20000,requests=40,input=64,output=8", {"replicas": 3, "ingest_ns": 0}
+    calm = serve("1xh100", load, router="least-loaded", **more)
+    found = serve(
+        "1xh100", load, router="least-loaded", fail="mtbf=2ms,repair=100us",
+        scale="target=4,start=200us,every=100us,hold=1ms", **more,
+    )  # fmt: skip
+    own = found.outcome
+    assert own.failures > 0 and own.waits["failed"].any() and found.interval_s("tpot") is None
+    assert 1 / 3 < own.there_share < 1 == calm.outcome.there_share and own.busy < calm.outcome.busy
+    assert "failures; " in repr(found) and "of 3 replicas on average" in repr(found)
+    assert (
+        sum("fails by itself" in each or "are wanted as" in each for each in found.service.assumptions) == 2
+    )
+    one, other = (bill(each, {"npu": {"rent": "1 USD"}}) for each in (found, calm))
+    # Who is not there costs nothing.
+    assert one.per_hour and other.per_hour
+    assert one.per_hour == pytest.approx(own.there_share * other.per_hour)
+    for options, words in (
+        ({"prefill_replicas": 1, "decode_replicas": 1}, "fail: where prefill and decoding are apart"),
+        ({"fail": "", "scale": "target=1"}, "scale target=1: there is one replica, expected more"),
+    ):
+        with pytest.raises(InputError, match=words):
+            serve("2xh100", LOAD, **{"fail": "mtbf=1s,repair=1s"} | options)
+    with pytest.raises(InputError, match="fail: clients of a closed loop stay with a replica"):
+        serve("1xh100", "closed:clients=2,requests=4,input=8,output=2", fail="mtbf=1s,repair=1s")
 
 
 def test_means_have_an_interval_where_kernels_were_measured(serve: Callable[..., Serving]) -> None:

@@ -244,6 +244,20 @@ def with_times(options: Mapping[str, object], overhead: str | None, ingest: str 
     "--blocks", type=int, heading=ENGINE, help="Blocks of a replica; by default as many as the memory holds."
 )
 @option(
+    "--fail",
+    default="",
+    metavar="SPEC",
+    heading=REPLICA,
+    help="Let replicas fail, e.g. mtbf=24h,repair=10min; their requests are computed again.",
+)
+@option(
+    "--scale",
+    default="",
+    metavar="SPEC",
+    heading=REPLICA,
+    help="Start and stop replicas, up to --replicas: target=32,min=1,start=60s,every=15s,hold=5min.",
+)
+@option(
     "--slo",
     metavar="LIMITS",
     heading=LOAD,

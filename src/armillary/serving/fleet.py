@@ -57,7 +57,7 @@ def routed(
             return [replace(each, engine=engine) for each in found], shares
     fleet = [Replica(requests, engine, table, mode, router=True) for _ in range(min(replicas, n))]
     sent: list[list[int]] = [[] for _ in fleet]
-    ahead, last, up = _Ahead(requests), -1, range(len(fleet))
+    ahead, last, up = Ahead(requests), -1, range(len(fleet))
     while ahead.known or ahead.waits:
         at = ahead.next
         if ahead.waits:
@@ -90,7 +90,7 @@ def part_of(requests: Requests, mine: list[int]) -> Requests:
     )  # fmt: skip
 
 
-class _Ahead:
+class Ahead:
     """Requests that have not come.
 
     Attributes:
@@ -125,7 +125,7 @@ class _Ahead:
 
     def done(self, ended: Iterable[tuple[int, int]]) -> None:
         """Let those come that follow requests which were done at some ns."""
-        for r, ns in ended:
+        for r, ns in ended if self.waits else ():
             for other in self._later[self._begin[r] : self._begin[r + 1]]:
                 self._open[other] -= 1
                 # The last that ends has the latest time, whichever replica is asked first.

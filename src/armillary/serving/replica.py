@@ -238,10 +238,17 @@ class Replica:
         """Half ns at which it goes on if nothing comes."""
         return int(self._st[0, c.S_NEXT])
 
-    def send(self, r: int, ns: int) -> None:
-        """Let request r of the load come at `ns`, where it has been advanced to."""
+    def send(self, r: int, ns: int, given: int = 0) -> None:
+        """Let request r of the load come at `ns`, where it has been advanced to.
+
+        Args:
+            r: Its number.
+            ns: When.
+            given: Tokens of its answer that another replica made; they are computed again with the prompt.
+        """
         assert self._known is not None
-        self._req[[c.R_PROMPT, c.R_OUTPUT, c.R_TABLE], self.sent] = self._known[:, r]
+        prompt, output, place = self._known[:, r]
+        self._req[[c.R_PROMPT, c.R_OUTPUT, c.R_TABLE], self.sent] = prompt + given, output - given, place
         self._req[c.R_ARRIVAL, self.sent] = ns
         self._st[0, c.S_NEXT] = 0
         self._running.append(self.sent)
@@ -293,13 +300,24 @@ class Replica:
             self._log = np.concatenate((self._log, np.zeros_like(self._log)))
         assert state != self._kernel.STUCK, "requests wait, and none can go on"
 
+    @property
+    def left(self) -> list[int]:
+        """Places, in the order of `send`, of the requests that are not done."""
+        return [at for at in self._running if self._req[c.R_LAST, at] < 0]
+
+    @property
+    def given(self) -> tuple[Ints, Ints]:
+        """(requests) Tokens that each has been given, and ns of the step that gave it the last."""
+        return self._req[c.R_DONE, : self.sent].copy(), self._req[c.R_BEFORE, : self.sent].copy()
+
     def served(self, requests: Requests) -> Served:
-        """Return what became of its requests, all of which are done.
+        """Return what became of its requests; those that are not done have no last token, and lost what was computed.
 
         Args:
             requests: They.
         """
-        req = self._req[:, : self.sent]
+        req = self._req[:, : self.sent].copy()
+        req[c.R_AGAIN] += np.where(req[c.R_LAST] < 0, req[c.R_COMPUTED], 0)
         columns = (c.R_BEGUN, c.R_FIRST, c.R_LAST, c.R_LOST, c.R_HIT, c.R_AGAIN, c.R_INTERFERED, c.R_STALLED)
         steps = self._log[: self._st[0, c.S_STEPS] * c.L_COLUMNS].reshape(-1, c.L_COLUMNS)
         begun, first, last, lost, hit, again, interfered, stalled = (req[each] for each in columns)

@@ -222,6 +222,10 @@ def use_text(found: Serving) -> str:
         f"Use: devices {busy}, cache {100 * mean:.1f} % (at most {100 * most:.1f} %), "
         f"{preempted:,} preemption{'s' * (preempted != 1)}, prefix cache {100 * hit_share(found):.1f} % of tokens"
     )
+    if own := found.service.changes:
+        there = outcome.there_share * found.service.replicas
+        text += f"; {outcome.failures:,} failure{'s' * (outcome.failures != 1)}" if own.fail else ""
+        text += f"; {there:.3g} of {found.service.replicas:,} replicas on average" if own.scale else ""
     if outcome.moved:
         text += f"; at most {format_bytes(outcome.moved.most_between)} between the pools at a time"
     if not math.isnan(users):

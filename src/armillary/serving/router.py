@@ -6,7 +6,7 @@ request comes (`choose`), with what the replicas have by then (`armillary.servin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -74,13 +74,15 @@ def shares(requests: Requests, replicas: int, router: str) -> list[Ints] | None:
     return [np.arange(at, len(requests), used_by) for at in range(used_by)]
 
 
-def choose(router: str, r: int, fleet: Sequence[Replica], up: Sequence[int], last: int) -> int:
+def choose(
+    router: str, r: int, fleet: Sequence[Replica] | Mapping[int, Replica], up: Sequence[int], last: int
+) -> int:
     """Return the replica that gets a request.
 
     Args:
         router: Its name; of session: where the first of it goes.
         r: The request.
-        fleet: All replicas.
+        fleet: Replicas by number.
         up: Numbers of those that take requests, ascending; there is one.
         last: The one that was chosen before.
     """

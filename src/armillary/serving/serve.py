@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from armillary.base.document import Source
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.compute.machine import machine_of
+from armillary.serving.changes import changes_of
 from armillary.serving.load import cut, load_requests
 from armillary.serving.pools import pools
 from armillary.serving.rate import largest
@@ -29,6 +30,8 @@ def find_rate(
     share: float = 0.9,
     seed: int = 0,
     first: int | None = None,
+    fail: str = "",
+    scale: str = "",
     **options: Any,
 ) -> Serving:
     """Return what becomes of a load when it comes as fast as a share of its requests still meets an objective.
@@ -44,6 +47,8 @@ def find_rate(
         share: Of the requests that must be good.
         seed: Of what is drawn.
         first: How many requests of the load are served.
+        fail: See `serve`.
+        scale: See `serve`.
         options: As of `serve`.
 
     Raises:
@@ -63,7 +68,7 @@ def find_rate(
         )
     if len(requests) < 2:
         raise InputError("find-rate: one request has no rate, expected more")
-    served = _service(model, machine, requests, options)
+    served = _changing(_service(model, machine, requests, options), requests, fail, scale, seed)
 
     def good(speed: float) -> float:
         return float(served.run(cut(requests, None, speed)).good(limits).mean())
@@ -87,6 +92,27 @@ def _service(model: str | Path, machine: Source, requests: Requests, options: Ma
     return build(load_model(model), machine_of(machine), requests, wanted)
 
 
+def _changing(found: Service, requests: Requests, fail: str, scale: str, seed: int) -> Service:
+    """Return a service whose replicas fail, start and stop as two texts say.
+
+    Raises:
+        InputError: a text is wrong, or the load or the service has what is not modelled with it.
+    """
+    changes = changes_of(fail, scale, seed, found.replicas)
+    if changes is None:
+        return found
+    name = "fail" if fail else "scale"
+    if found.prefill is not None:
+        raise InputError(
+            f"{name}: where prefill and decoding are apart it is not modelled, expected replicas alone"
+        )
+    if requests.clients:
+        raise InputError(
+            f"{name}: clients of a closed loop stay with a replica, expected an open load, or sessions"
+        )
+    return replace(found, changes=changes, measured=False, assumptions=(*found.assumptions, *changes.notes()))
+
+
 def serve(
     model: str | Path,
     machine: Source,
@@ -96,6 +122,8 @@ def serve(
     first: int | None = None,
     speed: float = 1.0,
     slo: str = "",
+    fail: str = "",
+    scale: str = "",
     **options: Any,
 ) -> Serving:
     """Serve requests, by the rule of an engine, and return what becomes of each.
@@ -108,6 +136,8 @@ def serve(
         first: How many requests of the load are served; None: all.
         speed: By which the time between requests is divided.
         slo: Limits that a good request meets, e.g. ``ttft=500ms,tpot=50ms``.
+        fail: How replicas fail, e.g. ``mtbf=24h,repair=10min``; "": they do not.
+        scale: How replicas are started and stopped, e.g. ``target=32,min=1,start=60s``; "": all of them serve.
         options: Attributes of `armillary.serving.spread.Wanted`: ``tp``, ``precision``, ``budget`` and others.
 
     Raises:
@@ -115,5 +145,5 @@ def serve(
     """
     limits = limits_of(slo) if slo else {}
     requests = cut(load if isinstance(load, Requests) else load_requests(load, seed), first, speed)
-    found = _service(model, machine, requests, options)
+    found = _changing(_service(model, machine, requests, options), requests, fail, scale, seed)
     return Serving(found, found.run(requests), limits)

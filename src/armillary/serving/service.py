@@ -11,9 +11,11 @@ from armillary.base.errors import InputError, nearest, one_of
 from armillary.base.units import parse_time
 from armillary.compute.machine import Machine
 from armillary.serving.capacity import Capacity, capacity_of
+from armillary.serving.changes import Changes
 from armillary.serving.drafts import chances, gives
 from armillary.serving.fleet import routed
 from armillary.serving.kernels import ENGINES, EXPERTS, INGEST_NS, TOKEN_PS, Kernels, Routed, kernels_of
+from armillary.serving.lives import Fleet
 from armillary.serving.outcome import Outcome, joined
 from armillary.serving.priced import priced
 from armillary.serving.replica import Engine, Served, check_fits, serve_replica
@@ -49,6 +51,7 @@ class Service:
         replicas: Replicas of the model, or, of two pools, those that decode.
         router: One of `armillary.serving.router.ROUTERS`.
         measured: Whether kernels of the engine were measured on this device.
+        changes: How replicas fail, start and stop; None: all of them serve.
         assumptions: Sentences: what nobody said and moves the answer.
     """
 
@@ -62,6 +65,7 @@ class Service:
     replicas: int = 1
     router: str = "round-robin"
     measured: bool = False
+    changes: Changes | None = None
 
     @property
     def prefill(self) -> Service | None:
@@ -84,6 +88,8 @@ class Service:
         Raises:
             InputError: a request can never be served.
         """
+        if self.changes:
+            return Fleet(requests, self.replicas, self.fitted(), self.table, self.router, self.changes).run()
         parts = shares(requests, self.replicas, self.router)
         if parts is not None:
             return self.served(requests, parts)

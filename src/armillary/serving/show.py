@@ -109,6 +109,10 @@ def serving_json(found: Serving, *, requests: bool = False) -> dict[str, Any]:
         },
         "assumptions": list(found.service.assumptions),
     }  # fmt: skip
+    if found.service.changes:
+        result["changes"] = {
+            "failures": outcome.failures, "replicas_mean": outcome.there_share * found.service.replicas,
+        }  # fmt: skip
     if (before := found.service.prefill) and moved:
         result["prefill"] = {
             "replicas": before.replicas, "tp": before.plan.parallel.tp, "dp": before.engine.ranks,
