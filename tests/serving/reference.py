@@ -33,6 +33,7 @@ class Request:
     preempted: int = 0
     hit: int = 0
     again: int = 0
+    loaded: int = 0
     ends: list[int] = field(default_factory=list)
     """ns of each token."""
     cut: bool = False
@@ -45,12 +46,15 @@ class Request:
 class Cache:
     """Blocks: who holds each, what it holds, and the free ones, the longest free first."""
 
-    def __init__(self, count: int, size: int, keeps: bool) -> None:
+    def __init__(self, count: int, size: int, keeps: bool, slots: int = 0) -> None:
         self.size, self.keeps = size, keeps
         self.free = list(range(count))
         self.holders = [0] * count
         self.content: dict[int, tuple[int, ...]] = {}
         self.where: dict[tuple[int, ...], list[int]] = {}
+        self.slots = slots
+        self.host: list[tuple[int, ...]] = []
+        """What the host has, the longest unused first."""
 
     def block_of(self, content: tuple[int, ...]) -> int | None:
         return next(iter(self.where.get(content, ())), None)
@@ -65,6 +69,25 @@ class Cache:
             found.append(block)
         return found
 
+    def keep_there(self, content: tuple[int, ...]) -> None:
+        if content in self.host:
+            self.host.remove(content)
+        self.host = [*self.host, content][-self.slots :] if self.slots else []
+
+    def there(self, request: Request, found: int, tokens: int) -> int:
+        """Return how many blocks behind those that were found the host has."""
+        many = 0
+        while (found + many + 1) * self.size <= tokens - 1:
+            if tuple(request.text[: (found + many + 1) * self.size]) not in self.host:
+                break
+            many += 1
+        return many
+
+    def fetch(self, request: Request, found: int, many: int) -> None:
+        for at in range(found, found + many):
+            self.keep_there(tuple(request.text[: (at + 1) * self.size]))
+        request.loaded += many * self.size
+
     def share(self, request: Request, blocks: list[int]) -> None:
         for block in blocks:
             if self.holders[block] == 0:
@@ -76,7 +99,10 @@ class Cache:
         for _ in range(count):
             block = self.free.pop(0)
             if block in self.content:
-                self.where[self.content.pop(block)].remove(block)
+                content = self.content.pop(block)
+                self.where[content].remove(block)
+                if not self.where[content]:
+                    self.keep_there(content)
             self.holders[block] = 1
             request.blocks.append(block)
 
@@ -106,6 +132,8 @@ class Step:
     """Of those that it makes tokens for: how many."""
     drafts: int = 0
     """Tokens that it checks besides."""
+    loads: int = 0
+    """Blocks that come from the host."""
     late: list[bool] = field(default_factory=list)
     """Of those that it makes a token for: whether there was a preemption since the one before."""
     start: int = 0
@@ -179,7 +207,7 @@ class Reference:
         self.own = self.requests
         """Those that may have blocks here."""
         self.clients = requests.clients
-        self.cache = Cache(engine.blocks, engine.block, engine.cached)
+        self.cache = Cache(engine.blocks, engine.block, engine.cached, engine.host if engine.cached else 0)
         self.sessions = Sessions(requests)
         self.ahead = deque(each for each in self.requests if each.number not in self.sessions.waits)
         self.waiting: deque[Request] = deque()
@@ -256,7 +284,8 @@ class Reference:
             idle = sum(self.cache.holders[block] == 0 for block in found)
             if -(-(tokens + self.more) // engine.block) - len(found) > len(self.cache.free) - idle:
                 break
-            computed = len(found) * engine.block + self.brings(request)
+            loads = self.cache.there(request, len(found), tokens)
+            computed = (len(found) + loads) * engine.block + self.brings(request)
             new = min(tokens - computed, budget)
             drafts = self.more if new == 1 and computed >= request.prompt else 0
             if new + drafts > budget:
@@ -265,7 +294,9 @@ class Reference:
             self.running.append(request)
             self.cache.share(request, found)
             request.computed = computed
-            request.hit += len(found) * engine.block
+            request.hit += (len(found) + loads) * engine.block
+            self.cache.fetch(request, len(found), loads)
+            step.loads += loads
             self.cache.take(request, self.lacks(request, computed + new + drafts))
             if request.begun < 0:
                 request.begun = self.now
@@ -348,8 +379,11 @@ class Reference:
         self.waiting.popleft()
         self.running.append(request)
         self.cache.share(request, found)
-        request.computed = len(found) * self.engine.block + self.brings(request)
-        request.hit += len(found) * self.engine.block
+        loads = self.cache.there(request, len(found), request.prompt + request.made)
+        request.computed = (len(found) + loads) * self.engine.block + self.brings(request)
+        request.hit += (len(found) + loads) * self.engine.block
+        self.cache.fetch(request, len(found), loads)
+        step.loads += loads
         if request.begun < 0:
             request.begun = self.now
         if new:
@@ -411,7 +445,8 @@ class Sglang(Reference):
             if self.running and blocks * self.engine.block + reserved + answer > free * self.engine.block:
                 break
             reserved += self.share(request)
-            left = 0 if self.brings(request) else tokens - len(found) * self.engine.block
+            there = len(found) + self.cache.there(request, len(found), tokens)
+            left = 0 if self.brings(request) else tokens - there * self.engine.block
             new = min(left, budget)
             request.cut = new < left
             self.begin(step, request, found, new)
@@ -462,12 +497,13 @@ class TensorRt(Reference):
             free = len(self.cache.free) - sum(self.cache.holders[block] == 0 for block in found)
             if sum(map(self.promised, [*self.running, request])) - len(found) > free:
                 break
-            new = request.prompt + request.made - len(found) * self.engine.block - self.brings(request)
+            there = len(found) + self.cache.there(request, len(found), request.prompt + request.made)
+            new = request.prompt + request.made - there * self.engine.block - self.brings(request)
             too_long = request.prompt > self.engine.budget and budget == self.engine.budget
             if new > budget and not too_long:
                 break
             new = min(new, budget)
-            computed = len(found) * self.engine.block + self.brings(request)
+            computed = there * self.engine.block + self.brings(request)
             drafts = self.more if new == 1 and computed >= request.prompt else 0
             if drafts and new + drafts > budget:
                 break

@@ -70,6 +70,49 @@ def test_it_is_the_reference_step_by_step(rule: str, data: st.DataObject) -> Non
 
 
 @pytest.mark.parametrize("rule", c.RULES)
+@settings(max_examples=150)
+@given(st.data())
+def test_what_the_host_keeps_is_that_of_the_reference(rule: str, data: st.DataObject) -> None:
+    requests = data.draw((loads(12) | sessions(12)).filter(lambda each: each.alike))
+    engine = data.draw(engines(requests, (rule,)))
+    # Few blocks, so that most are taken before they are found.
+    least = -(-int((requests.prompt + requests.output).max()) // engine.block)
+    engine = replace(
+        engine, cached=True, blocks=least + data.draw(st.integers(0, 3)), sequences=data.draw(st.sampled_from((1, 3))),
+        host=data.draw(st.sampled_from((1, 3, 8, 100))), load_ps=data.draw(st.sampled_from((0, 1, 700_000))),
+    )  # fmt: skip
+
+    def slower(step: Step, request: object) -> int:
+        return price(step, request) + -(-step.loads * engine.load_ps // 1000)
+
+    slow, fast = RULES[rule](requests, engine, slower), served(requests, engine)
+    slow.run()
+    assert fast.steps[:, [c.L_START, c.L_END]].tolist() == [[each.start, each.end] for each in slow.steps]
+    for name in ("begun", "first", "last", "preempted", "hit", "again", "loaded", "stalled"):
+        assert getattr(fast, name).tolist() == [getattr(each, name) for each in slow.requests], name
+    assert (fast.loaded <= fast.hit).all()
+    waits = joined(requests, [fast], [np.arange(len(requests))]).waits
+    assert all((each >= 0).all() for each in waits.values())
+    assert (sum(waits.values()) == fast.last - fast.requests.arrival).all()
+
+
+@pytest.mark.parametrize("rule", c.RULES)
+def test_what_comes_from_the_host_takes_a_transfer_and_no_computing(rule: str) -> None:
+    # The second takes all blocks of the device, so the third finds the first's with the host alone.
+    requests = Requests(
+        np.array([0, 10**5, 2 * 10**5]), np.array([33, 47, 33]), np.array([1, 1, 1]), 0, ((0,), (), (0,)), 32
+    )
+    engine = Engine(64, 16, 4, 12, ahead=False, rule=rule)
+    without, there = (served(requests, replace(engine, host=host, load_ps=50_000)) for host in (0, 8))
+    assert without.hit.tolist() == [0, 0, 0] and there.loaded.tolist() == there.hit.tolist() == [0, 0, 32]
+    # Eight blocks of 50 ns, and one token.
+    assert there.steps[2, c.L_TOKENS] == 1
+    one = served(Requests(np.zeros(1, np.int64), np.array([1]), np.array([1])), engine)
+    took = there.last[2] - there.begun[2]
+    assert 8 * 50 + one.last[0] <= took < without.last[2] - without.begun[2]
+
+
+@pytest.mark.parametrize("rule", c.RULES)
 @settings(max_examples=60)
 @given(st.data())
 def test_requests_that_come_with_their_prompts(rule: str, data: st.DataObject) -> None:

@@ -35,6 +35,7 @@ TINY = {
     "tied": False, "norm": "rms", "activation": "swiglu",
     "attention": {"heads": 8, "kv_heads": 4}, "mlp": {"size": 512},
 }  # fmt: skip
+APART = {"prefill_replicas": 1, "decode_replicas": 1}
 LOAD = "poisson:rate=2000,requests=12,input=64,output=8"
 
 
@@ -236,6 +237,35 @@ def test_replicas_fail_and_are_started(serve: Callable[..., Serving]) -> None:
             serve("2xh100", LOAD, **{"fail": "mtbf=1s,repair=1s"} | options)
     with pytest.raises(InputError, match="fail: clients of a closed loop stay with a replica"):
         serve("1xh100", "closed:clients=2,requests=4,input=8,output=2", fail="mtbf=1s,repair=1s")
+
+
+def test_the_host_keeps_blocks(serve: Callable[..., Serving]) -> None:
+    load = "sessions:rate=2000,sessions=12,turns=3,input=40,output=8,think=1ms"
+    few = {"blocks": 12, "sequences": 2}
+    none, some = (
+        serve("1xh100", load, **few),
+        serve("1xh100", load, kv_host="4MiB", kv_host_rate="50GB/s", **few),
+    )
+    # Of a token two of 4 heads of 32 in bf16, of 2 layers.
+    assert some.service.engine.host == 4 * 2**20 // (16 * 2 * 4 * 32 * 2 * 2)
+    assert some.outcome.hit.sum() > none.outcome.hit.sum() and some.interval_s("ttft") is None
+    assert "% from the host" in repr(some) and "host" not in repr(none)
+    assert (sum(some.outcome.waits.values()) == some.outcome.last - some.outcome.requests.arrival).all()
+    slow = serve("1xh100", load, kv_host="4MiB", kv_host_rate="10MB/s", **few)
+    assert slow.ttft_s.mean > some.ttft_s.mean
+    pools = serve(
+        "2xh100", "constant:rate=900,requests=9,input=64,output=4,prefix=48", kv_host="1MiB", **APART
+    )
+    assert pools.service.prefill and pools.service.prefill.engine.host and not pools.service.engine.host
+    for options, words in (
+        ({"kv_host": "4"}, "kv-host 4: "),
+        ({"kv_host": "1kB"}, "kv-host 1kB: 0 blocks of 16 KiB for each rank, expected 1 to"),
+        ({"kv_host": "1GB", "kv_host_rate": "fast"}, "kv-host-rate fast: "),
+        ({"kv_host_rate": "1GB/s"}, "kv-host-rate 1GB/s: expected it with kv-host only"),
+        ({"kv_host": "1GB", "cached": False}, "no blocks are kept on the devices"),
+    ):
+        with pytest.raises(InputError, match=words):
+            serve("1xh100", LOAD, **options)
 
 
 def test_means_have_an_interval_where_kernels_were_measured(serve: Callable[..., Serving]) -> None:

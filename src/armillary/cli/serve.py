@@ -258,6 +258,20 @@ def with_times(options: Mapping[str, object], overhead: str | None, ingest: str 
     help="Start and stop replicas, up to --replicas: target=32,min=1,start=60s,every=15s,hold=5min.",
 )
 @option(
+    "--kv-host",
+    default="",
+    metavar="SIZE",
+    heading=ENGINE,
+    help="Memory of the host, for each replica, that keeps blocks which are taken on the devices, e.g. 200GiB.",
+)
+@option(
+    "--kv-host-rate",
+    default="",
+    metavar="RATE",
+    heading=ENGINE,
+    help="Of transfers from there to each device, e.g. 25GB/s; by default 50 GB/s.",
+)
+@option(
     "--slo",
     metavar="LIMITS",
     heading=LOAD,

@@ -9,7 +9,7 @@ Free blocks are a doubly linked list, `before` and `behind`; its ends are in the
 
 from __future__ import annotations
 
-from armillary.base.jit import inner
+from armillary.base.jit import inner, use
 from armillary.serving.columns import (
     P_BLOCK,
     P_CACHED,
@@ -20,6 +20,8 @@ from armillary.serving.columns import (
     S_FREE,
     S_LAST_FREE,
 )  # fmt: skip
+
+put = use("armillary.serving.host_kernel").put
 
 
 @inner
@@ -51,14 +53,15 @@ def append(st, pool, block):
 
 
 @inner
-def forget(pool, where, block):
-    """Let nobody find what a block holds; another block of the same content is found from now on."""
-    what = pool[3][block]
+def forget(par, st, pool, tables, block):
+    """Let nobody find what a block holds; another block of the same content, or the host's, is found from now on."""
+    what, where = pool[3][block], tables[2]
     if what < 0:
         return
     following, last = pool[4][block], pool[5][block]
     if following == block:
         where[what] = -1
+        put(par, st, tables, what)
     else:
         pool[4][last], pool[5][following] = following, last
         if where[what] == block:
@@ -75,13 +78,13 @@ def take(par, st, pool, req, tables, r, many):
     if par[P_CACHED] == 0:
         st[S_FREE] -= many
         return
-    table, where = tables[0], tables[2]
+    table = tables[0]
     first = req[R_TABLE * n + r]
     for i in range(held, held + many):
         block = st[S_FIRST_FREE]
         unlink(st, pool, block)
         # Found by others once its tokens are computed; see `keep`.
-        forget(pool, where, block)
+        forget(par, st, pool, tables, block)
         pool[2][block] = 1
         table[first + i] = block
 
@@ -92,7 +95,7 @@ def keep(par, pool, req, tables, r, before, after):
     if par[P_CACHED] == 0:
         return
     n, size = par[P_REQUESTS], par[P_BLOCK]
-    table, content, where = tables
+    table, content, where = tables[0], tables[1], tables[2]
     first = req[R_TABLE * n + r]
     for i in range(before // size, after // size):
         what, block = content[first + i], table[first + i]

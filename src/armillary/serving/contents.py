@@ -2,9 +2,42 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
+from armillary.serving import columns as c
 from armillary.serving.requests import Ints, Requests
+
+if TYPE_CHECKING:
+    from armillary.serving.replica import Engine
+
+
+def tables_of(requests: Requests, engine: Engine, blocks: Ints, req: Ints) -> tuple[Ints, ...]:
+    """Return the blocks of each request, their contents, the block of each rank that has each, and the host's.
+
+    Args:
+        requests: A load.
+        engine: How it schedules.
+        blocks: (requests) How many blocks each has at most.
+        req: (R_COLUMNS, requests) Filled: where those of each begin.
+    """
+    ranks = engine.ranks
+    if not engine.cached:
+        none, empty = np.zeros(0, np.int64), np.zeros((ranks, 0), np.int64)
+        return none, none, empty, empty, empty, empty, empty
+    ends = np.cumsum(blocks)
+    req[c.R_TABLE] = ends - blocks
+    total = int(ends[-1]) if len(ends) else 0
+    contents, count = contents_of(requests, engine.block, req[c.R_TABLE], total)
+    # More slots than there are contents would never be used.
+    slots = min(engine.host, count)
+    there, held = (np.full((ranks, many), -1, np.int64) for many in (count if slots else 0, slots))
+    sooner = np.tile(np.arange(-1, slots - 1, dtype=np.int64), (ranks, 1))
+    later = np.tile(np.arange(1, slots + 1, dtype=np.int64), (ranks, 1))
+    later[:, -1:] = -1
+    where = np.full((ranks, count), -1, np.int64)
+    return np.zeros(total, np.int64), contents, where, there, held, sooner, later
 
 
 def contents_of(requests: Requests, size: int, first: Ints, total: int) -> tuple[Ints, int]:

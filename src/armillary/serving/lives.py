@@ -353,7 +353,18 @@ def merged(lives: list[Served]) -> Served:
     """Return what a replica did in all its lives, one after another."""
     if len(lives) == 1:
         return lives[0]
-    names = ("begun", "first", "last", "preempted", "hit", "again", "interfered", "stalled", "steps")
+    names = (
+        "begun",
+        "first",
+        "last",
+        "preempted",
+        "hit",
+        "again",
+        "loaded",
+        "interfered",
+        "stalled",
+        "steps",
+    )
     all_of = {name: np.concatenate([getattr(each, name) for each in lives]) for name in names}
     loads = [each.requests for each in lives]
     shared = None if loads[0].shared is None else tuple(one for each in loads for one in each.shared or ())

@@ -32,6 +32,7 @@ from armillary.serving.columns import (
     P_DEPTH,
     P_EMIT,
     P_INGEST,
+    P_LOAD,
     P_POLL,
     P_RANKS,
     P_REQUESTS,
@@ -85,8 +86,8 @@ sglang = use("armillary.serving.sglang_kernel").schedule
 step_ns = use("armillary.serving.price_kernel").step_ns
 _step = use("armillary.serving.step_kernel")
 GIVES = _step.GIVES
-T_TOKENS, T_OUTPUTS, T_NEW, T_SCORES, T_DECODING, T_CONTEXT = (
-    _step.T_TOKENS, _step.T_OUTPUTS, _step.T_NEW, _step.T_SCORES, _step.T_DECODING, _step.T_CONTEXT,
+T_TOKENS, T_OUTPUTS, T_NEW, T_SCORES, T_DECODING, T_CONTEXT, T_LOADED = (
+    _step.T_TOKENS, _step.T_OUTPUTS, _step.T_NEW, _step.T_SCORES, _step.T_DECODING, _step.T_CONTEXT, _step.T_LOADED,
 )  # fmt: skip
 
 FINISHED, STUCK, FULL, PAUSED = range(4)
@@ -167,6 +168,18 @@ def end(par, main, own, pool, req, tables, lists, graph, r):
 
 
 @inner
+def own_pool(pool, k):
+    """Return the blocks of a rank."""
+    return pool[0][k], pool[1][k], pool[2][k], pool[3][k], pool[4][k], pool[5][k]
+
+
+@inner
+def own_tables(tables, k):
+    """Return what blocks hold, and where it is for a rank."""
+    return tables[0], tables[1], tables[2][k], tables[3][k], tables[4][k], tables[5][k], tables[6][k]
+
+
+@inner
 def results(par, st, pool, req, tables, lists, flights):
     """Take the results of the oldest step in flight."""
     n, most, main = par[P_REQUESTS], par[P_SEQUENCES], st[0]
@@ -176,8 +189,8 @@ def results(par, st, pool, req, tables, lists, flights):
     main[S_NOW] = max(main[S_NOW], ends[slot])
     for k in range(par[P_RANKS]):
         own, of_rank = st[k], (lists[0][k], lists[1][k])
-        blocks = (pool[0][k], pool[1][k], pool[2][k], pool[3][k], pool[4][k], pool[5][k])
-        found = (tables[0], tables[1], tables[2][k])
+        blocks = own_pool(pool, k)
+        found = own_tables(tables, k)
         for i in range(outputs[k][slot]):
             # Odd: it was preempted since its last token.
             which, gives = made[k][slot * most + i] // GIVES, made[k][slot * most + i] % GIVES
@@ -228,6 +241,7 @@ def took(par, sums, price, prompts):
         if prompts:
             outputs = own[T_OUTPUTS] + own[T_TOKENS] - new - decoding
             ns = step_ns(price, own[T_TOKENS], outputs, new, before, decoding, context, each)
+            ns += -(-own[T_LOADED] * par[P_LOAD] // 1000)
         else:
             ns = step_ns(price, own[T_TOKENS] - new, own[T_TOKENS] - new, 0, 0, decoding, context, each)
         longest = max(longest, ns)
@@ -253,7 +267,8 @@ def run(par, st, pool, req, tables, lists, sums, flights, price, log):
         pool: Six arrays (ranks, blocks): the free one before and behind each, how many requests hold it, its content,
             and the next and the last block of the same content.
         req: (R_COLUMNS, requests).
-        tables: Blocks of the requests, contents of these, and (ranks, contents) the block that has a content.
+        tables: Blocks of the requests, contents of these, (ranks, contents) the block that has a content, and of the
+            host four arrays of each rank (`armillary.serving.host_kernel`).
         lists: (ranks, sequences) Requests that run, in order, and (ranks, requests) a ring of those that wait; where
             some follow others, a heap of those ahead, and which follow each (`armillary.serving.ahead_kernel`).
         sums: (ranks, T_COLUMNS) Numbers of the step that is being filled.
@@ -281,11 +296,11 @@ def run(par, st, pool, req, tables, lists, sums, flights, price, log):
             slot = (main[S_OLDEST] + main[S_FLIGHT]) % par[P_DEPTH]
             if par[P_BALANCE] > 0:
                 hold(par, st)
-            tokens, new, decoding, context, running, waiting, used = 0, 0, 0, 0, 0, 0, 0
+            tokens, new, decoding, context, running, waiting, used, loaded = 0, 0, 0, 0, 0, 0, 0, 0
             for k in range(ranks):
                 own, of_rank = st[k], (lists[0][k], lists[1][k])
-                blocks = (pool[0][k], pool[1][k], pool[2][k], pool[3][k], pool[4][k], pool[5][k])
-                found = (tables[0], tables[1], tables[2][k])
+                blocks = own_pool(pool, k)
+                found = own_tables(tables, k)
                 own[S_NOW] = main[S_NOW]
                 for i in range(len(sums[k])):
                     sums[k][i] = 0
@@ -299,11 +314,11 @@ def run(par, st, pool, req, tables, lists, sums, flights, price, log):
                 tokens, new = tokens + sums[k][T_TOKENS], new + sums[k][T_NEW]
                 decoding, context = decoding + sums[k][T_DECODING], context + sums[k][T_CONTEXT]
                 running, waiting = running + own[S_RUNNING], waiting + own[S_WAITING]
-                used += par[P_BLOCKS] - own[S_FREE]
+                used, loaded = used + par[P_BLOCKS] - own[S_FREE], loaded + sums[k][T_LOADED]
                 outputs[k][slot] = sums[k][T_OUTPUTS]
             if tokens > 0:
                 start, lasts = max(main[S_NOW], main[S_GPU]), took(par, sums, price, True)
-                if new > 0:
+                if new > 0 or loaded > 0:
                     # Of a step of prompts alone, who decodes waits for all of it.
                     alone = took(par, sums, price, False) if decoding > 0 else 0
                     main[S_DISTURBED] += max(0, lasts - alone)

@@ -10,7 +10,7 @@ from armillary.base.errors import InputError
 from armillary.base.jit import Mode, load
 from armillary.base.memory import require
 from armillary.serving import columns as c
-from armillary.serving.contents import contents_of
+from armillary.serving.contents import tables_of
 from armillary.serving.requests import Follows, Ints, Requests
 from armillary.serving.step_table import StepTable
 
@@ -40,6 +40,8 @@ class Engine:
         balance: Steps for which prompts wait until each rank has one (TensorRT-LLM).
         emit_ns: From the end of a step until its tokens are with the client.
         brought: Whether requests come with the keys and values of their prompts, and with the token that follows these.
+        host: Blocks that the memory of its host keeps of those that are taken on the device; 0: none.
+        load_ps: In which one of these is back on the device.
         accepted: Of each draft before a step, of 2**31 - 1 steps how many accept it and all before it; empty: nothing
             is drafted.
     """
@@ -60,6 +62,8 @@ class Engine:
     balance: int = 0
     brought: bool = False
     accepted: tuple[int, ...] = ()
+    host: int = 0
+    load_ps: int = 0
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,7 @@ class Served:
         preempted: (requests) How often it lost its blocks.
         hit: (requests) Tokens that it found in the cache, also those of its own before a preemption.
         again: (requests) Tokens that it lost with its blocks.
+        loaded: (requests) Of those that it found, tokens that came from the host.
         interfered: (requests) ns by which prompts of others lengthened the steps of its tokens.
         stalled: (requests) ns between tokens with a preemption between them.
         steps: (steps, L_COLUMNS) See `armillary.serving.columns`.
@@ -88,6 +93,7 @@ class Served:
     preempted: Ints
     hit: Ints
     again: Ints
+    loaded: Ints
     interfered: Ints
     stalled: Ints
     steps: Ints
@@ -172,10 +178,12 @@ class Replica:
         check_fits(requests, engine)
         if engine.cached:
             require(
-                ranks * (40 * int(blocks.sum()) + 56 * engine.blocks),
+                ranks * (40 * int(blocks.sum()) + 56 * engine.blocks + 24 * min(engine.host, int(blocks.sum()))),
                 f"{n:,} requests have {int(blocks.sum()):,} blocks, which",
                 "fewer or shorter requests, or no prefix cache",
             )  # fmt: skip
+        req = np.zeros((c.R_COLUMNS, n), np.int64)
+        tables = tables_of(requests, engine, blocks, req)
         self._par = np.zeros(c.P_COLUMNS, np.int64)
         self._st = np.zeros((ranks, c.S_COLUMNS), np.int64)
         for place, value in (
@@ -186,12 +194,13 @@ class Replica:
             (c.P_EMIT, engine.emit_ns), (c.P_RULE, c.RULES.index(engine.rule)), (c.P_TOKEN, engine.token_ps),
             (c.P_POLL, engine.poll), (c.P_RANKS, ranks),
             (c.P_BALANCE, engine.balance if engine.rule == "trtllm" and ranks > 1 else 0),
+            (c.P_HOST, tables[4].shape[1]), (c.P_LOAD, engine.load_ps),
             (c.P_BROUGHT, int(engine.brought)), (c.P_DRAFTS, len(engine.accepted)),
         ):  # fmt: skip
             self._par[place] = value
         self._par[c.P_ACCEPTED : c.P_ACCEPTED + len(engine.accepted)] = engine.accepted
         self._st[:, c.S_RATIO] = c.FIRST_RATIO
-        req = np.zeros((c.R_COLUMNS, n), np.int64)
+        self._st[:, c.S_LAST_SLOT] = tables[4].shape[1] - 1
         req[c.R_ARRIVAL], req[c.R_PROMPT], req[c.R_OUTPUT] = (
             requests.arrival,
             requests.prompt,
@@ -204,7 +213,6 @@ class Replica:
             req[c.R_OPEN], req[c.R_DELAY] = follows.counts, follows.delay
             self._par[c.P_FOLLOWS] = 1
             self._st[0, c.S_AHEAD] = int((requests.arrival >= 0).sum())
-        tables = _tables(requests, engine, blocks, req)
         self._known = req[[c.R_PROMPT, c.R_OUTPUT, c.R_TABLE]] if router else None
         if router:
             req[c.R_ARRIVAL] = -1
@@ -220,7 +228,7 @@ class Replica:
                 np.zeros((ranks, engine.sequences), np.int64), np.zeros((ranks, max(1, n)), np.int64),
                 *_ahead(requests.arrival, follows),
             ),
-            np.zeros((ranks, 6), np.int64),
+            np.zeros((ranks, 7), np.int64),
             (
                 np.zeros(depth, np.int64), np.zeros((ranks, depth), np.int64),
                 np.zeros((ranks, depth * engine.sequences), np.int64), np.zeros(depth, np.int64),
@@ -273,7 +281,7 @@ class Replica:
         assert self._known is not None
         if not self.engine.cached:
             return 0
-        _, contents, where = self._arrays[4]
+        contents, where = self._arrays[4][1:3]
         first, most = int(self._known[2, r]), (self.prompt(r) - 1) // self.engine.block
         has = where[:, contents[first : first + most]] >= 0
         return self.engine.block * int(
@@ -318,12 +326,14 @@ class Replica:
         """
         req = self._req[:, : self.sent].copy()
         req[c.R_AGAIN] += np.where(req[c.R_LAST] < 0, req[c.R_COMPUTED], 0)
-        columns = (c.R_BEGUN, c.R_FIRST, c.R_LAST, c.R_LOST, c.R_HIT, c.R_AGAIN, c.R_INTERFERED, c.R_STALLED)
+        columns = (
+            c.R_BEGUN, c.R_FIRST, c.R_LAST, c.R_LOST, c.R_HIT, c.R_AGAIN, c.R_LOADED, c.R_INTERFERED, c.R_STALLED,
+        )  # fmt: skip
         steps = self._log[: self._st[0, c.S_STEPS] * c.L_COLUMNS].reshape(-1, c.L_COLUMNS)
-        begun, first, last, lost, hit, again, interfered, stalled = (req[each] for each in columns)
+        begun, first, last, lost, hit, again, loaded, interfered, stalled = (req[each] for each in columns)
         return Served(
-            replace(requests, arrival=req[c.R_ARRIVAL]), begun, first, last, lost, hit, again, interfered, stalled,
-            steps, int(self._st[0, c.S_MOST_BLOCKS]), self.engine,
+            replace(requests, arrival=req[c.R_ARRIVAL]), begun, first, last, lost, hit, again, loaded, interfered,
+            stalled,             steps, int(self._st[0, c.S_MOST_BLOCKS]), self.engine,
         )  # fmt: skip
 
 
@@ -366,15 +376,3 @@ def _ahead(arrival: Ints, follows: Follows | None) -> tuple[Ints, Ints, Ints]:
     heap = np.zeros(len(arrival), np.int64)
     heap[: len(known)] = known[np.argsort(arrival[known], kind="stable")]
     return heap, *follows.later
-
-
-def _tables(requests: Requests, engine: Engine, blocks: Ints, req: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return the blocks of each request, their contents, and the block of each rank that has each content."""
-    if not engine.cached:
-        none = np.zeros(0, np.int64)
-        return none, none, np.zeros((engine.ranks, 0), np.int64)
-    ends = np.cumsum(blocks)
-    req[c.R_TABLE] = ends - blocks
-    total = int(ends[-1]) if len(ends) else 0
-    contents, count = contents_of(requests, engine.block, req[c.R_TABLE], total)
-    return np.zeros(total, np.int64), contents, np.full((engine.ranks, count), -1, np.int64)

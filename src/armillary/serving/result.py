@@ -222,6 +222,8 @@ def use_text(found: Serving) -> str:
         f"Use: devices {busy}, cache {100 * mean:.1f} % (at most {100 * most:.1f} %), "
         f"{preempted:,} preemption{'s' * (preempted != 1)}, prefix cache {100 * hit_share(found):.1f} % of tokens"
     )
+    if (found.service.prefill or found.service).engine.host:
+        text += f", {100 * host_share(found):.1f} % from the host"
     if own := found.service.changes:
         there = outcome.there_share * found.service.replicas
         text += f"; {outcome.failures:,} failure{'s' * (outcome.failures != 1)}" if own.fail else ""
@@ -245,6 +247,15 @@ def hit_share(found: Serving) -> float:
     outcome = found.outcome
     again = sum(int(each.again.sum()) for each in (outcome.moved or outcome).replicas)
     return float(outcome.hit.sum()) / (float(outcome.requests.prompt.sum()) + again)
+
+
+def host_share(found: Serving) -> float:
+    """Return the share of prompt tokens that came from the host when their request began or began anew."""
+    parts = (found.outcome.moved or found.outcome).replicas
+    again = sum(int(each.again.sum()) for each in parts)
+    return sum(int(each.loaded.sum()) for each in parts) / (
+        float(found.outcome.requests.prompt.sum()) + again
+    )
 
 
 def _shares(values: Floats) -> list[tuple[float, float]]:

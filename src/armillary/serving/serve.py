@@ -11,8 +11,9 @@ from armillary.base.document import Source
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.compute.machine import machine_of
 from armillary.serving.changes import changes_of
+from armillary.serving.host import with_host
 from armillary.serving.load import cut, load_requests
-from armillary.serving.pools import pools
+from armillary.serving.pools import Pools, pools
 from armillary.serving.rate import largest
 from armillary.serving.requests import Requests
 from armillary.serving.result import Serving
@@ -32,6 +33,8 @@ def find_rate(
     first: int | None = None,
     fail: str = "",
     scale: str = "",
+    kv_host: str = "",
+    kv_host_rate: str = "",
     **options: Any,
 ) -> Serving:
     """Return what becomes of a load when it comes as fast as a share of its requests still meets an objective.
@@ -49,6 +52,8 @@ def find_rate(
         first: How many requests of the load are served.
         fail: See `serve`.
         scale: See `serve`.
+        kv_host: See `serve`.
+        kv_host_rate: See `serve`.
         options: As of `serve`.
 
     Raises:
@@ -68,7 +73,8 @@ def find_rate(
         )
     if len(requests) < 2:
         raise InputError("find-rate: one request has no rate, expected more")
-    served = _changing(_service(model, machine, requests, options), requests, fail, scale, seed)
+    served = _hosted(_service(model, machine, requests, options), requests, kv_host, kv_host_rate)
+    served = _changing(served, requests, fail, scale, seed)
 
     def good(speed: float) -> float:
         return float(served.run(cut(requests, None, speed)).good(limits).mean())
@@ -90,6 +96,26 @@ def _service(model: str | Path, machine: Source, requests: Requests, options: Ma
             raise InputError(f"{name} {value}: expected it with prefill-replicas and decode-replicas only")
     build = pools if apart else service
     return build(load_model(model), machine_of(machine), requests, wanted)
+
+
+def _hosted(found: Service, requests: Requests, size: str, rate: str) -> Service:
+    """Return a service whose hosts keep blocks, where prompts are computed.
+
+    Raises:
+        InputError: a value is wrong.
+    """
+    if not size:
+        if rate:
+            raise InputError(f"kv-host-rate {rate}: expected it with kv-host only")
+        return found
+    if isinstance(found, Pools) and found.before:
+        before = with_host(found.before, requests, size, rate)
+        notes = (
+            *found.assumptions,
+            *(each for each in before.assumptions if each not in found.before.assumptions),
+        )
+        return replace(found, before=before, assumptions=notes, measured=False)
+    return with_host(found, requests, size, rate)
 
 
 def _changing(found: Service, requests: Requests, fail: str, scale: str, seed: int) -> Service:
@@ -124,6 +150,8 @@ def serve(
     slo: str = "",
     fail: str = "",
     scale: str = "",
+    kv_host: str = "",
+    kv_host_rate: str = "",
     **options: Any,
 ) -> Serving:
     """Serve requests, by the rule of an engine, and return what becomes of each.
@@ -138,6 +166,9 @@ def serve(
         slo: Limits that a good request meets, e.g. ``ttft=500ms,tpot=50ms``.
         fail: How replicas fail, e.g. ``mtbf=24h,repair=10min``; "": they do not.
         scale: How replicas are started and stopped, e.g. ``target=32,min=1,start=60s``; "": all of them serve.
+        kv_host: Memory of the host for each replica, e.g. ``200GiB``, that keeps blocks which are taken on the devices;
+            "": none.
+        kv_host_rate: Of transfers from there to each device, e.g. ``50GB/s``; "": what is assumed.
         options: Attributes of `armillary.serving.spread.Wanted`: ``tp``, ``precision``, ``budget`` and others.
 
     Raises:
@@ -145,5 +176,6 @@ def serve(
     """
     limits = limits_of(slo) if slo else {}
     requests = cut(load if isinstance(load, Requests) else load_requests(load, seed), first, speed)
-    found = _changing(_service(model, machine, requests, options), requests, fail, scale, seed)
+    found = _hosted(_service(model, machine, requests, options), requests, kv_host, kv_host_rate)
+    found = _changing(found, requests, fail, scale, seed)
     return Serving(found, found.run(requests), limits)

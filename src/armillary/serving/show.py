@@ -10,7 +10,7 @@ import numpy as np
 from armillary.base.units import format_time
 from armillary.serving import columns
 from armillary.serving.outcome import WAITS, Quantiles, quantiles
-from armillary.serving.result import METRICS, Serving, hit_share, per_user, seconds_text
+from armillary.serving.result import METRICS, Serving, hit_share, host_share, per_user, seconds_text
 from armillary.workload.plan.numbers import stores
 
 if TYPE_CHECKING:
@@ -109,6 +109,8 @@ def serving_json(found: Serving, *, requests: bool = False) -> dict[str, Any]:
         },
         "assumptions": list(found.service.assumptions),
     }  # fmt: skip
+    if slots := (found.service.prefill or found.service).engine.host:
+        result["host"] = {"blocks": slots, "hit": host_share(found)}
     if found.service.changes:
         result["changes"] = {
             "failures": outcome.failures, "replicas_mean": outcome.there_share * found.service.replicas,
