@@ -217,8 +217,15 @@ class Reference:
         self.now = self.device = 0
         self.finished = 0
 
-    def run(self) -> None:
+    def run(self, until: int | None = None) -> None:
+        """Serve all, or what is done by some ns, before anything is scheduled then."""
+
+        def late(ns: int) -> bool:
+            return until is not None and ns > until
+
         while self.finished < len(self.requests):
+            if late(self.now + 1):
+                return
             while self.ahead and 0 <= self.ahead[0].arrival <= self.now:
                 self.waiting.append(self.ahead.popleft())
             if len(self.flights) < (2 if self.engine.ahead else 1) and (self.running or self.waiting):
@@ -232,6 +239,8 @@ class Reference:
                     self.flights.append(step)
                     self.steps.append(step)
                     continue
+            if late(self.flights[0].end if self.flights else self.ahead[0].arrival + 1):
+                return
             if self.flights:
                 self.results(self.flights.popleft())
                 self.check()

@@ -20,6 +20,8 @@ from armillary.serving.requests import Ints, Requests
 from armillary.serving.router import shares
 
 from .conftest import engines, loads, sessions, table
+from .reference import RULES, Reference, Request, text_of
+from .test_replica import price
 
 NAMES = ("begun", "first", "last", "preempted", "hit", "again", "interfered", "stalled", "steps")
 
@@ -109,6 +111,77 @@ def test_one_replica_of_a_fleet_is_the_loop_that_knows_who_follows(data: st.Data
     assert fast.steps.tolist() == slow.steps.tolist()
     for name in NAMES[:-1]:
         assert getattr(fast, name).tolist() == getattr(slow, name)[mine].tolist(), name
+
+
+def sent(requests: Requests, engine: Engine, own: list[tuple[int, int]]) -> Reference:
+    """Return a replica that gets requests (number, ns), with the text that they have in the whole load."""
+    numbers = [r for r, _ in own]
+    load = replace(
+        requests, arrival=np.array([ns for _, ns in own], np.int64), prompt=requests.prompt[numbers],
+        output=requests.output[numbers], shared=None, follows=None,
+    )  # fmt: skip
+    found = RULES[engine.rule](load, engine, price)
+    for each, r in zip(found.requests, numbers, strict=True):
+        each.text = text_of(requests, r)
+    return found
+
+
+@pytest.mark.parametrize("rule", c.RULES)
+@settings(max_examples=40)
+@given(st.data())
+def test_who_has_most_of_a_prompt_is_that_of_the_reference(rule: str, data: st.DataObject) -> None:
+    requests = data.draw(sessions(9))
+    follows = requests.follows
+    assert follows
+    engine = replace(
+        data.draw(engines(requests, (rule,))), cached=True, block=data.draw(st.sampled_from((1, 2)))
+    )
+    engine = replace(engine, blocks=int((requests.prompt + requests.output).max()) + 10)
+    replicas = data.draw(st.integers(2, 3))
+    own: list[list[tuple[int, int]]] = [[] for _ in range(replicas)]
+    came: dict[int, int] = {}
+    last = -1
+    while len(came) < len(requests):
+        ends: dict[int, int] = {}
+        for mine in own:
+            if mine:
+                done = sent(requests, engine, mine)
+                done.run()
+                ends |= {r: each.last for (r, _), each in zip(mine, done.requests, strict=True)}
+        coming = []
+        for r in set(range(len(requests))) - {*came}:
+            former = follows.of(r).tolist()
+            if all(each in ends for each in former):
+                at = (
+                    max(ends[each] for each in former) + int(follows.delay[r])
+                    if former
+                    else requests.arrival[r]
+                )
+                coming.append((int(at), r))
+        now, r = min(coming)
+        whole = Request(r, now, int(requests.prompt[r]), int(requests.output[r]), text_of(requests, r))
+        has, many = [], []
+        for mine in own:
+            there = sent(requests, engine, mine)
+            if mine:
+                there.run(now)
+            has.append(len(there.cache.found(whole, whole.prompt)) * engine.block)
+            many.append(sum(ends[each] > now for each, _ in mine))
+        order = sorted(range(replicas), key=lambda k: (k - last - 1) % replicas)
+        last = min(order, key=lambda k: (-has[k], many[k]))
+        if has[last] <= 0.3 * whole.prompt:
+            last = min(order, key=lambda k: many[k])
+        own[last].append((r, now))
+        came[r] = now
+    served, parts = routed(requests, replicas, engine, table(), "prefix", "interpreted")
+    used = [mine for mine in own if mine]
+    assert [mine.tolist() for mine in parts] == [[r for r, _ in mine] for mine in used]
+    for fast, mine in zip(served, used, strict=True):
+        slow = sent(requests, engine, mine)
+        slow.run()
+        assert fast.requests.arrival.tolist() == [ns for _, ns in mine]
+        for name in ("begun", "first", "last", "preempted", "hit", "again"):
+            assert getattr(fast, name).tolist() == [getattr(each, name) for each in slow.requests], name
 
 
 @settings(max_examples=40)
