@@ -46,15 +46,15 @@ class Request:
 class Cache:
     """Blocks: who holds each, what it holds, and the free ones, the longest free first."""
 
-    def __init__(self, count: int, size: int, keeps: bool, slots: int = 0) -> None:
+    def __init__(self, count: int, size: int, keeps: bool, slots: tuple[int, int] = (0, 0)) -> None:
         self.size, self.keeps = size, keeps
         self.free = list(range(count))
         self.holders = [0] * count
         self.content: dict[int, tuple[int, ...]] = {}
         self.where: dict[tuple[int, ...], list[int]] = {}
         self.slots = slots
-        self.host: list[tuple[int, ...]] = []
-        """What the host has, the longest unused first."""
+        self.tiers: list[list[tuple[int, ...]]] = [[], []]
+        """What the host's memory and its disk have, the longest unused first."""
 
     def block_of(self, content: tuple[int, ...]) -> int | None:
         return next(iter(self.where.get(content, ())), None)
@@ -69,23 +69,33 @@ class Cache:
             found.append(block)
         return found
 
-    def keep_there(self, content: tuple[int, ...]) -> None:
-        if content in self.host:
-            self.host.remove(content)
-        self.host = [*self.host, content][-self.slots :] if self.slots else []
+    def keep_there(self, content: tuple[int, ...], tier: int = 0) -> None:
+        if tier == len(self.tiers):
+            return
+        has = self.tiers[tier]
+        if content in has:
+            has.remove(content)
+        has.append(content)
+        if len(has) > self.slots[tier]:
+            self.keep_there(has.pop(0), tier + 1)
 
     def there(self, request: Request, found: int, tokens: int) -> int:
         """Return how many blocks behind those that were found the host has."""
         many = 0
         while (found + many + 1) * self.size <= tokens - 1:
-            if tuple(request.text[: (found + many + 1) * self.size]) not in self.host:
+            content = tuple(request.text[: (found + many + 1) * self.size])
+            if not any(content in has for has in self.tiers):
                 break
             many += 1
         return many
 
-    def fetch(self, request: Request, found: int, many: int) -> None:
+    def fetch(self, request: Request, found: int, many: int, step: Step) -> None:
         for at in range(found, found + many):
-            self.keep_there(tuple(request.text[: (at + 1) * self.size]))
+            content = tuple(request.text[: (at + 1) * self.size])
+            tier = 0 if content in self.tiers[0] else 1
+            self.tiers[tier].remove(content)
+            self.tiers[tier].append(content)
+            step.loads[tier] += 1
         request.loaded += many * self.size
 
     def share(self, request: Request, blocks: list[int]) -> None:
@@ -132,8 +142,8 @@ class Step:
     """Of those that it makes tokens for: how many."""
     drafts: int = 0
     """Tokens that it checks besides."""
-    loads: int = 0
-    """Blocks that come from the host."""
+    loads: list[int] = field(default_factory=lambda: [0, 0])
+    """Blocks that come from each tier."""
     late: list[bool] = field(default_factory=list)
     """Of those that it makes a token for: whether there was a preemption since the one before."""
     start: int = 0
@@ -207,7 +217,9 @@ class Reference:
         self.own = self.requests
         """Those that may have blocks here."""
         self.clients = requests.clients
-        self.cache = Cache(engine.blocks, engine.block, engine.cached, engine.host if engine.cached else 0)
+        self.cache = Cache(
+            engine.blocks, engine.block, engine.cached, engine.slots if engine.cached else (0, 0)
+        )
         self.sessions = Sessions(requests)
         self.ahead = deque(each for each in self.requests if each.number not in self.sessions.waits)
         self.waiting: deque[Request] = deque()
@@ -304,8 +316,7 @@ class Reference:
             self.cache.share(request, found)
             request.computed = computed
             request.hit += (len(found) + loads) * engine.block
-            self.cache.fetch(request, len(found), loads)
-            step.loads += loads
+            self.cache.fetch(request, len(found), loads, step)
             self.cache.take(request, self.lacks(request, computed + new + drafts))
             if request.begun < 0:
                 request.begun = self.now
@@ -391,8 +402,7 @@ class Reference:
         loads = self.cache.there(request, len(found), request.prompt + request.made)
         request.computed = (len(found) + loads) * self.engine.block + self.brings(request)
         request.hit += (len(found) + loads) * self.engine.block
-        self.cache.fetch(request, len(found), loads)
-        step.loads += loads
+        self.cache.fetch(request, len(found), loads, step)
         if request.begun < 0:
             request.begun = self.now
         if new:

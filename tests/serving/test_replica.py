@@ -72,18 +72,20 @@ def test_it_is_the_reference_step_by_step(rule: str, data: st.DataObject) -> Non
 @pytest.mark.parametrize("rule", c.RULES)
 @settings(max_examples=150)
 @given(st.data())
-def test_what_the_host_keeps_is_that_of_the_reference(rule: str, data: st.DataObject) -> None:
+def test_what_tiers_keep_is_that_of_the_reference(rule: str, data: st.DataObject) -> None:
     requests = data.draw((loads(12) | sessions(12)).filter(lambda each: each.alike))
     engine = data.draw(engines(requests, (rule,)))
     # Few blocks, so that most are taken before they are found.
     least = -(-int((requests.prompt + requests.output).max()) // engine.block)
     engine = replace(
         engine, cached=True, blocks=least + data.draw(st.integers(0, 3)), sequences=data.draw(st.sampled_from((1, 3))),
-        host=data.draw(st.sampled_from((1, 3, 8, 100))), load_ps=data.draw(st.sampled_from((0, 1, 700_000))),
+        slots=(data.draw(st.sampled_from((0, 1, 3, 8, 100))), data.draw(st.sampled_from((0, 0, 2, 5, 100)))),
+        load_ps=(data.draw(st.sampled_from((0, 1, 700_000))), data.draw(st.sampled_from((0, 3, 900_000)))),
     )  # fmt: skip
 
     def slower(step: Step, request: object) -> int:
-        return price(step, request) + -(-step.loads * engine.load_ps // 1000)
+        ps = sum(many * each for many, each in zip(step.loads, engine.load_ps, strict=True))
+        return price(step, request) + -(-ps // 1000)
 
     slow, fast = RULES[rule](requests, engine, slower), served(requests, engine)
     slow.run()
@@ -103,8 +105,13 @@ def test_what_comes_from_the_host_takes_a_transfer_and_no_computing(rule: str) -
         np.array([0, 10**5, 2 * 10**5]), np.array([33, 47, 33]), np.array([1, 1, 1]), 0, ((0,), (), (0,)), 32
     )
     engine = Engine(64, 16, 4, 12, ahead=False, rule=rule)
-    without, there = (served(requests, replace(engine, host=host, load_ps=50_000)) for host in (0, 8))
+    without, there, disk, both = (
+        served(requests, replace(engine, slots=each, load_ps=(50_000, 200_000)))
+        for each in ((0, 0), (8, 0), (0, 8), (3, 8))
+    )
     assert without.hit.tolist() == [0, 0, 0] and there.loaded.tolist() == there.hit.tolist() == [0, 0, 32]
+    assert disk.loaded.tolist() == both.loaded.tolist() == there.loaded.tolist()
+    assert disk.last[2] - there.last[2] == 8 * 150 > both.last[2] - there.last[2] > 0
     # Eight blocks of 50 ns, and one token.
     assert there.steps[2, c.L_TOKENS] == 1
     one = served(Requests(np.zeros(1, np.int64), np.array([1]), np.array([1])), engine)

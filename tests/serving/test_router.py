@@ -232,7 +232,7 @@ def test_compiled_and_interpreted_are_equal() -> None:
         one, other = (routed(each, 3, engine, table(), router, mode) for mode in ("interpreted", "compiled"))  # type: ignore[arg-type]
         assert [own.tolist() for own in one[1]] == [own.tolist() for own in other[1]]
         assert [own.last.tolist() for own in one[0]] == [own.last.tolist() for own in other[0]]
-    engine = replace(engine, blocks=20, host=300, load_ps=1000)
+    engine = replace(engine, blocks=20, slots=(100, 300), load_ps=(1000, 3000))
     alone, compiled = (serve_replica(linked, engine, table(), mode) for mode in ("interpreted", "compiled"))  # type: ignore[arg-type]
     assert alone.steps.tolist() == compiled.steps.tolist() and alone.loaded.sum() > 0
     assert alone.loaded.tolist() == compiled.loaded.tolist()

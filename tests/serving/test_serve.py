@@ -247,7 +247,7 @@ def test_the_host_keeps_blocks(serve: Callable[..., Serving]) -> None:
         serve("1xh100", load, kv_host="4MiB", kv_host_rate="50GB/s", **few),
     )
     # Of a token two of 4 heads of 32 in bf16, of 2 layers.
-    assert some.service.engine.host == 4 * 2**20 // (16 * 2 * 4 * 32 * 2 * 2)
+    assert some.service.engine.slots[0] == 4 * 2**20 // (16 * 2 * 4 * 32 * 2 * 2)
     assert some.outcome.hit.sum() > none.outcome.hit.sum() and some.interval_s("ttft") is None
     assert "% from the host" in repr(some) and "host" not in repr(none)
     assert (sum(some.outcome.waits.values()) == some.outcome.last - some.outcome.requests.arrival).all()
@@ -256,12 +256,22 @@ def test_the_host_keeps_blocks(serve: Callable[..., Serving]) -> None:
     pools = serve(
         "2xh100", "constant:rate=900,requests=9,input=64,output=4,prefix=48", kv_host="1MiB", **APART
     )
-    assert pools.service.prefill and pools.service.prefill.engine.host and not pools.service.engine.host
+    assert (
+        pools.service.prefill
+        and pools.service.prefill.engine.slots[0]
+        and not any(pools.service.engine.slots)
+    )
+    disk = serve("1xh100", load, kv_host="64KiB", kv_ssd="4MiB", **few)
+    assert disk.service.engine.slots == (4, 256) and disk.outcome.hit.sum() == some.outcome.hit.sum()
+    told = "its disk 256, back at 10 GB/s to each replica, as of two NVMe drives"
+    assert any(told in each for each in disk.service.assumptions)
     for options, words in (
         ({"kv_host": "4"}, "kv-host 4: "),
         ({"kv_host": "1kB"}, "kv-host 1kB: 0 blocks of 16 KiB for each rank, expected 1 to"),
         ({"kv_host": "1GB", "kv_host_rate": "fast"}, "kv-host-rate fast: "),
         ({"kv_host_rate": "1GB/s"}, "kv-host-rate 1GB/s: expected it with kv-host only"),
+        ({"kv_host": "1GB", "kv_ssd_rate": "1GB/s"}, "kv-ssd-rate 1GB/s: expected it with kv-ssd only"),
+        ({"kv_ssd": "1GB", "kv_ssd_rate": "0GB/s"}, "kv-ssd-rate 0GB/s: expected a rate above 0"),
         ({"kv_host": "1GB", "cached": False}, "no blocks are kept on the devices"),
     ):
         with pytest.raises(InputError, match=words):

@@ -272,6 +272,20 @@ def with_times(options: Mapping[str, object], overhead: str | None, ingest: str 
     help="Of transfers from there to each device, e.g. 25GB/s; by default 50 GB/s.",
 )
 @option(
+    "--kv-ssd",
+    default="",
+    metavar="SIZE",
+    heading=ENGINE,
+    help="Of its disk, for blocks that are taken in that memory, or without that on the devices.",
+)
+@option(
+    "--kv-ssd-rate",
+    default="",
+    metavar="RATE",
+    heading=ENGINE,
+    help="Of transfers from there to each replica; by default 10 GB/s.",
+)
+@option(
     "--slo",
     metavar="LIMITS",
     heading=LOAD,

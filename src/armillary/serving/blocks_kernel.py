@@ -21,7 +21,7 @@ from armillary.serving.columns import (
     S_LAST_FREE,
 )  # fmt: skip
 
-put = use("armillary.serving.host_kernel").put
+put = use("armillary.serving.tier_kernel").put
 
 
 @inner
@@ -54,7 +54,7 @@ def append(st, pool, block):
 
 @inner
 def forget(par, st, pool, tables, block):
-    """Let nobody find what a block holds; another block of the same content, or the host's, is found from now on."""
+    """Let nobody find what a block holds; another block of the same content, or a tier's, is found from now on."""
     what, where = pool[3][block], tables[2]
     if what < 0:
         return

@@ -2,42 +2,65 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
 
 from armillary.serving import columns as c
 from armillary.serving.requests import Ints, Requests
 
-if TYPE_CHECKING:
-    from armillary.serving.replica import Engine
+
+@dataclass(frozen=True)
+class Layout:
+    """What a cache has room for.
+
+    Attributes:
+        cached: Whether blocks are kept for requests that begin alike.
+        block: Tokens of a block.
+        ranks: That have blocks of their own.
+        slots: Blocks that each tier of the host keeps of a rank; 0: none.
+    """
+
+    cached: bool
+    block: int
+    ranks: int
+    slots: tuple[int, int]
 
 
-def tables_of(requests: Requests, engine: Engine, blocks: Ints, req: Ints) -> tuple[Ints, ...]:
-    """Return the blocks of each request, their contents, the block of each rank that has each, and the host's.
+def tables_of(requests: Requests, layout: Layout, blocks: Ints, req: Ints) -> tuple[Ints, ...]:
+    """Return the blocks of each request, their contents, the block of each rank that has each, and the tiers'.
 
     Args:
         requests: A load.
-        engine: How it schedules.
+        layout: Of the cache.
         blocks: (requests) How many blocks each has at most.
         req: (R_COLUMNS, requests) Filled: where those of each begin.
     """
-    ranks = engine.ranks
-    if not engine.cached:
+    ranks = layout.ranks
+    if not layout.cached:
         none, empty = np.zeros(0, np.int64), np.zeros((ranks, 0), np.int64)
         return none, none, empty, empty, empty, empty, empty
     ends = np.cumsum(blocks)
     req[c.R_TABLE] = ends - blocks
     total = int(ends[-1]) if len(ends) else 0
-    contents, count = contents_of(requests, engine.block, req[c.R_TABLE], total)
-    # More slots than there are contents would never be used.
-    slots = min(engine.host, count)
-    there, held = (np.full((ranks, many), -1, np.int64) for many in (count if slots else 0, slots))
-    sooner = np.tile(np.arange(-1, slots - 1, dtype=np.int64), (ranks, 1))
-    later = np.tile(np.arange(1, slots + 1, dtype=np.int64), (ranks, 1))
-    later[:, -1:] = -1
+    contents, count = contents_of(requests, layout.block, req[c.R_TABLE], total)
+    slots = slots_of(layout.slots, count)
+    many = sum(slots)
+    there, held = (np.full((ranks, each), -1, np.int64) for each in (c.TIERS * count if many else 0, many))
+    sooner = np.tile(np.arange(-1, many - 1, dtype=np.int64), (ranks, 1))
+    later = np.tile(np.arange(1, many + 1, dtype=np.int64), (ranks, 1))
+    # Each tier has a list of its own.
+    for first in {0, slots[0]} - {many}:
+        sooner[:, first] = -1
+    for last in {slots[0], many} - {0}:
+        later[:, last - 1] = -1
     where = np.full((ranks, count), -1, np.int64)
     return np.zeros(total, np.int64), contents, where, there, held, sooner, later
+
+
+def slots_of(slots: tuple[int, int], contents: int) -> tuple[int, int]:
+    """Return how many blocks each tier keeps: no more than there are contents, which would never be used."""
+    return min(slots[0], contents), min(slots[1], contents)
 
 
 def contents_of(requests: Requests, size: int, first: Ints, total: int) -> tuple[Ints, int]:

@@ -32,7 +32,6 @@ from armillary.serving.columns import (
     P_DEPTH,
     P_EMIT,
     P_INGEST,
-    P_LOAD,
     P_POLL,
     P_RANKS,
     P_REQUESTS,
@@ -241,7 +240,7 @@ def took(par, sums, price, prompts):
         if prompts:
             outputs = own[T_OUTPUTS] + own[T_TOKENS] - new - decoding
             ns = step_ns(price, own[T_TOKENS], outputs, new, before, decoding, context, each)
-            ns += -(-own[T_LOADED] * par[P_LOAD] // 1000)
+            ns += -(-own[T_LOADED] // 1000)
         else:
             ns = step_ns(price, own[T_TOKENS] - new, own[T_TOKENS] - new, 0, 0, decoding, context, each)
         longest = max(longest, ns)
@@ -268,7 +267,7 @@ def run(par, st, pool, req, tables, lists, sums, flights, price, log):
             and the next and the last block of the same content.
         req: (R_COLUMNS, requests).
         tables: Blocks of the requests, contents of these, (ranks, contents) the block that has a content, and of the
-            host four arrays of each rank (`armillary.serving.host_kernel`).
+            tiers four arrays of each rank (`armillary.serving.tier_kernel`).
         lists: (ranks, sequences) Requests that run, in order, and (ranks, requests) a ring of those that wait; where
             some follow others, a heap of those ahead, and which follow each (`armillary.serving.ahead_kernel`).
         sums: (ranks, T_COLUMNS) Numbers of the step that is being filled.

@@ -10,7 +10,7 @@ from armillary.base.errors import InputError
 from armillary.base.jit import Mode, load
 from armillary.base.memory import require
 from armillary.serving import columns as c
-from armillary.serving.contents import tables_of
+from armillary.serving.contents import Layout, slots_of, tables_of
 from armillary.serving.requests import Follows, Ints, Requests
 from armillary.serving.step_table import StepTable
 
@@ -40,8 +40,9 @@ class Engine:
         balance: Steps for which prompts wait until each rank has one (TensorRT-LLM).
         emit_ns: From the end of a step until its tokens are with the client.
         brought: Whether requests come with the keys and values of their prompts, and with the token that follows these.
-        host: Blocks that the memory of its host keeps of those that are taken on the device; 0: none.
-        load_ps: In which one of these is back on the device.
+        slots: Blocks that the memory of its host keeps of those that are taken on the device, and its disk of those
+            that are taken there; 0: none.
+        load_ps: In which one of each is back on the device.
         accepted: Of each draft before a step, of 2**31 - 1 steps how many accept it and all before it; empty: nothing
             is drafted.
     """
@@ -62,8 +63,8 @@ class Engine:
     balance: int = 0
     brought: bool = False
     accepted: tuple[int, ...] = ()
-    host: int = 0
-    load_ps: int = 0
+    slots: tuple[int, int] = (0, 0)
+    load_ps: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Served:
         preempted: (requests) How often it lost its blocks.
         hit: (requests) Tokens that it found in the cache, also those of its own before a preemption.
         again: (requests) Tokens that it lost with its blocks.
-        loaded: (requests) Of those that it found, tokens that came from the host.
+        loaded: (requests) Of those that it found, tokens that came from the host's memory or disk.
         interfered: (requests) ns by which prompts of others lengthened the steps of its tokens.
         stalled: (requests) ns between tokens with a preemption between them.
         steps: (steps, L_COLUMNS) See `armillary.serving.columns`.
@@ -178,12 +179,13 @@ class Replica:
         check_fits(requests, engine)
         if engine.cached:
             require(
-                ranks * (40 * int(blocks.sum()) + 56 * engine.blocks + 24 * min(engine.host, int(blocks.sum()))),
+                ranks * (40 * int(blocks.sum()) + 56 * engine.blocks + 64 * min(sum(engine.slots), int(blocks.sum()))),
                 f"{n:,} requests have {int(blocks.sum()):,} blocks, which",
                 "fewer or shorter requests, or no prefix cache",
             )  # fmt: skip
         req = np.zeros((c.R_COLUMNS, n), np.int64)
-        tables = tables_of(requests, engine, blocks, req)
+        layout = Layout(engine.cached, engine.block, ranks, engine.slots)
+        tables = tables_of(requests, layout, blocks, req)
         self._par = np.zeros(c.P_COLUMNS, np.int64)
         self._st = np.zeros((ranks, c.S_COLUMNS), np.int64)
         for place, value in (
@@ -194,13 +196,15 @@ class Replica:
             (c.P_EMIT, engine.emit_ns), (c.P_RULE, c.RULES.index(engine.rule)), (c.P_TOKEN, engine.token_ps),
             (c.P_POLL, engine.poll), (c.P_RANKS, ranks),
             (c.P_BALANCE, engine.balance if engine.rule == "trtllm" and ranks > 1 else 0),
-            (c.P_HOST, tables[4].shape[1]), (c.P_LOAD, engine.load_ps),
+            *((c.P_LOAD + tier, each) for tier, each in enumerate(engine.load_ps)),
             (c.P_BROUGHT, int(engine.brought)), (c.P_DRAFTS, len(engine.accepted)),
         ):  # fmt: skip
             self._par[place] = value
         self._par[c.P_ACCEPTED : c.P_ACCEPTED + len(engine.accepted)] = engine.accepted
         self._st[:, c.S_RATIO] = c.FIRST_RATIO
-        self._st[:, c.S_LAST_SLOT] = tables[4].shape[1] - 1
+        self._par[c.P_SLOTS : c.P_SLOTS + c.TIERS] = slots = slots_of(engine.slots, tables[2].shape[1])
+        self._st[:, c.S_FIRST_SLOT : c.S_FIRST_SLOT + c.TIERS] = 0, slots[0]
+        self._st[:, c.S_LAST_SLOT : c.S_LAST_SLOT + c.TIERS] = slots[0] - 1, sum(slots) - 1
         req[c.R_ARRIVAL], req[c.R_PROMPT], req[c.R_OUTPUT] = (
             requests.arrival,
             requests.prompt,

@@ -222,7 +222,7 @@ def use_text(found: Serving) -> str:
         f"Use: devices {busy}, cache {100 * mean:.1f} % (at most {100 * most:.1f} %), "
         f"{preempted:,} preemption{'s' * (preempted != 1)}, prefix cache {100 * hit_share(found):.1f} % of tokens"
     )
-    if (found.service.prefill or found.service).engine.host:
+    if any((found.service.prefill or found.service).engine.slots):
         text += f", {100 * host_share(found):.1f} % from the host"
     if own := found.service.changes:
         there = outcome.there_share * found.service.replicas

@@ -11,7 +11,6 @@ from armillary.base.document import Source
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.compute.machine import machine_of
 from armillary.serving.changes import changes_of
-from armillary.serving.host import with_host
 from armillary.serving.load import cut, load_requests
 from armillary.serving.pools import Pools, pools
 from armillary.serving.rate import largest
@@ -19,6 +18,7 @@ from armillary.serving.requests import Requests
 from armillary.serving.result import Serving
 from armillary.serving.service import Service, limits_of, service
 from armillary.serving.spread import Wanted
+from armillary.serving.tiers import with_tiers
 from armillary.workload.models import load_model
 
 
@@ -35,6 +35,8 @@ def find_rate(
     scale: str = "",
     kv_host: str = "",
     kv_host_rate: str = "",
+    kv_ssd: str = "",
+    kv_ssd_rate: str = "",
     **options: Any,
 ) -> Serving:
     """Return what becomes of a load when it comes as fast as a share of its requests still meets an objective.
@@ -54,6 +56,8 @@ def find_rate(
         scale: See `serve`.
         kv_host: See `serve`.
         kv_host_rate: See `serve`.
+        kv_ssd: See `serve`.
+        kv_ssd_rate: See `serve`.
         options: As of `serve`.
 
     Raises:
@@ -73,7 +77,9 @@ def find_rate(
         )
     if len(requests) < 2:
         raise InputError("find-rate: one request has no rate, expected more")
-    served = _hosted(_service(model, machine, requests, options), requests, kv_host, kv_host_rate)
+    served = _tiered(
+        _service(model, machine, requests, options), requests, (kv_host, kv_ssd), (kv_host_rate, kv_ssd_rate)
+    )
     served = _changing(served, requests, fail, scale, seed)
 
     def good(speed: float) -> float:
@@ -98,24 +104,22 @@ def _service(model: str | Path, machine: Source, requests: Requests, options: Ma
     return build(load_model(model), machine_of(machine), requests, wanted)
 
 
-def _hosted(found: Service, requests: Requests, size: str, rate: str) -> Service:
+def _tiered(found: Service, requests: Requests, sizes: tuple[str, str], rates: tuple[str, str]) -> Service:
     """Return a service whose hosts keep blocks, where prompts are computed.
 
     Raises:
         InputError: a value is wrong.
     """
-    if not size:
-        if rate:
-            raise InputError(f"kv-host-rate {rate}: expected it with kv-host only")
+    if not any((*sizes, *rates)):
         return found
     if isinstance(found, Pools) and found.before:
-        before = with_host(found.before, requests, size, rate)
+        before = with_tiers(found.before, requests, sizes, rates)
         notes = (
             *found.assumptions,
             *(each for each in before.assumptions if each not in found.before.assumptions),
         )
         return replace(found, before=before, assumptions=notes, measured=False)
-    return with_host(found, requests, size, rate)
+    return with_tiers(found, requests, sizes, rates)
 
 
 def _changing(found: Service, requests: Requests, fail: str, scale: str, seed: int) -> Service:
@@ -152,6 +156,8 @@ def serve(
     scale: str = "",
     kv_host: str = "",
     kv_host_rate: str = "",
+    kv_ssd: str = "",
+    kv_ssd_rate: str = "",
     **options: Any,
 ) -> Serving:
     """Serve requests, by the rule of an engine, and return what becomes of each.
@@ -169,6 +175,8 @@ def serve(
         kv_host: Memory of the host for each replica, e.g. ``200GiB``, that keeps blocks which are taken on the devices;
             "": none.
         kv_host_rate: Of transfers from there to each device, e.g. ``50GB/s``; "": what is assumed.
+        kv_ssd: Of its disk for each replica, for blocks that are taken there; "": none.
+        kv_ssd_rate: Of transfers from there to each replica; "": what is assumed.
         options: Attributes of `armillary.serving.spread.Wanted`: ``tp``, ``precision``, ``budget`` and others.
 
     Raises:
@@ -176,6 +184,8 @@ def serve(
     """
     limits = limits_of(slo) if slo else {}
     requests = cut(load if isinstance(load, Requests) else load_requests(load, seed), first, speed)
-    found = _hosted(_service(model, machine, requests, options), requests, kv_host, kv_host_rate)
+    found = _tiered(
+        _service(model, machine, requests, options), requests, (kv_host, kv_ssd), (kv_host_rate, kv_ssd_rate)
+    )
     found = _changing(found, requests, fail, scale, seed)
     return Serving(found, found.run(requests), limits)

@@ -109,8 +109,9 @@ def serving_json(found: Serving, *, requests: bool = False) -> dict[str, Any]:
         },
         "assumptions": list(found.service.assumptions),
     }  # fmt: skip
-    if slots := (found.service.prefill or found.service).engine.host:
-        result["host"] = {"blocks": slots, "hit": host_share(found)}
+    slots = (found.service.prefill or found.service).engine.slots
+    if any(slots):
+        result["host"] = {"blocks": slots[0], "disk_blocks": slots[1], "hit": host_share(found)}
     if found.service.changes:
         result["changes"] = {
             "failures": outcome.failures, "replicas_mean": outcome.there_share * found.service.replicas,

@@ -36,8 +36,8 @@ _blocks = use("armillary.serving.blocks_kernel")
 take, keep, found, idle_among, lacking, share = (
     _blocks.take, _blocks.keep, _blocks.found, _blocks.idle_among, _blocks.lacking, _blocks.share,
 )  # fmt: skip
-_host = use("armillary.serving.host_kernel")
-waiting_there, fetch = _host.waiting, _host.fetch
+_tier = use("armillary.serving.tier_kernel")
+waiting_there, fetch = _tier.waiting, _tier.fetch
 _step = use("armillary.serving.step_kernel")
 add, brought, drafted, T_LOADED = _step.add, _step.brought, _step.drafted, _step.T_LOADED
 
