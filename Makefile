@@ -30,9 +30,11 @@ demo: .venv/.installed  ## simulate a 512-NPU machine; files in out/demo
 test: .venv/.installed-dev  ## the fast tests
 	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow'
 
+# Files without such tests are not collected: that takes a third of a minute each time.
 test-seeds: .venv/.installed-dev  ## the property tests of `make test`, with 20 seeds
 	for seed in $$(seq 20); do \
-	  $(BIN)/python -m pytest -n $(JOBS) -m 'hypothesis and not slow' --hypothesis-seed=$$seed || exit; \
+	  $(BIN)/python -m pytest -n $(JOBS) -m 'hypothesis and not slow' --hypothesis-seed=$$seed \
+	    $$(grep -rl hypothesis tests --include='test_*.py') || exit; \
 	done
 
 # The CPU build of a fixed version: a plain `torch` brings several GB of CUDA.

@@ -74,7 +74,7 @@ MODULES: dict[str, str] = {
     "report/astra_log/log_files.py": "loggers", "report/issue_log.py": "issue-log",
     "studio/app.py": OURS,
     "testing/front_end.py": OURS, "trace/files.py": "trace", "trace/other_formats.py": "trace",
-    "workload/models/hugging_face.py": "config", "workload/models/read.py": "model",
+    "workload/models/hugging_face/__init__.py": "config", "workload/models/read.py": "model",
 }  # fmt: skip
 """Module that reads -> the target that reaches it."""
 LINES: dict[str, tuple[str, ...]] = {

@@ -69,11 +69,13 @@ def one_line(message: str) -> str:
     )
 
 
-def nearest(word: str, choices: Iterable[str], synonyms: Synonyms | None = None) -> str:
+def nearest(
+    word: str, choices: Iterable[str], synonyms: Synonyms | None = None, alike: float = _ALIKE
+) -> str:
     """Return ``" (did you mean 'x'?)"`` for the choice closest to `word`, or an empty string.
 
     Case, hyphens, underscores and blanks make no difference. Terms of other programs come before choices that begin
-    with the word, and these before choices that are spelled alike.
+    with the word, and these before choices that are spelled alike, to a share `alike` of `difflib`.
     """
     word, choices = word[:_LONGEST_WORD], list(dict.fromkeys(choices))
     plain = _plain(word)
@@ -89,7 +91,7 @@ def nearest(word: str, choices: Iterable[str], synonyms: Synonyms | None = None)
         return did_you_mean(begun)
     # Reversed, so that of equal spellings the first choice stays.
     of_plain = {_plain(choice): choice for choice in reversed(choices)}
-    match = difflib.get_close_matches(plain, list(of_plain), n=1, cutoff=_ALIKE)
+    match = difflib.get_close_matches(plain, list(of_plain), n=1, cutoff=alike)
     return did_you_mean([of_plain[each] for each in match])
 
 

@@ -55,26 +55,26 @@ load_options = _together(
 )
 """What comes; ``--slo`` is required by some."""
 engine_options = _together(
-    option("--precision", metavar="NAME", heading=REPLICA, help="Of GEMMs; by default bf16."),
+    option(
+        "--precision", metavar="NAME", heading=REPLICA, help="Of GEMMs; by default as published, else bf16."
+    ),
     option(
         "--scales",
-        default="tensor",
-        show_default=True,
         metavar="KIND",
         heading=REPLICA,
-        help="Of operands in fp8: tensor, or block of 128 x 128.",
+        help="Of operands in fp8: tensor, or block of 128 x 128; by default as published, else tensor.",
     ),
     option(
         "--experts",
         metavar="NAME",
         heading=REPLICA,
-        help="As experts are stored: bf16, fp8, fp4 (NVFP4), mxfp4, int4; by default as GEMMs.",
+        help="As experts are stored: bf16, fp8, fp4 (NVFP4), mxfp4, int4; by default as published, else as GEMMs.",
     ),
     option(
         "--weight-precision",
         metavar="NAME",
         heading=REPLICA,
-        help="Of stored weights; by default that of GEMMs.",
+        help="Of stored weights; by default as published, else that of GEMMs.",
     ),
     option("--cache-precision", metavar="NAME", heading=REPLICA, help="Of keys and values."),
     option(

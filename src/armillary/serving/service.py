@@ -9,6 +9,7 @@ import numpy as np
 
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.base.units import parse_time
+from armillary.compute.gpu.device import load_gpu
 from armillary.compute.machine import Machine
 from armillary.serving.capacity import Capacity, capacity_of
 from armillary.serving.changes import Changes
@@ -21,7 +22,7 @@ from armillary.serving.priced import priced
 from armillary.serving.replica import Engine, Served, check_fits, serve_replica
 from armillary.serving.requests import Ints, Requests
 from armillary.serving.router import router_notes, shares
-from armillary.serving.spread import Wanted, plan_of
+from armillary.serving.spread import Wanted, as_published, plan_of
 from armillary.serving.step_table import StepTable
 from armillary.workload.models import Model
 from armillary.workload.models.schema import Decoder
@@ -140,6 +141,11 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
     assumptions = [*requests.notes, *machine.assumptions, *machine.collectives_not_measured()]
     if not isinstance(model, Decoder):
         raise InputError(f"serving '{model.name}': expected a model of kind 'decoder', got '{model.kind}'")
+    able = load_gpu(machine.device).peaks if machine.device else ()
+    wanted, published = as_published(model, wanted, able)
+    assumptions += published
+    if wanted.scales and "fp8" not in (wanted.precision, wanted.experts):
+        assumptions.append(f"scales {wanted.scales} has no effect: no operand is in fp8")
     tp = (machine.npus if wanted.dp == 1 else 1) if wanted.tp is None else wanted.tp
     plan = plan_of(model, machine.name, machine.npus, tp, wanted)
     if model.linear and wanted.cached and requests.shared is not None:
@@ -286,7 +292,7 @@ def _kernels(model: Decoder, machine: Machine, wanted: Wanted, tp: int) -> Kerne
     stored = wanted.experts or wanted.precision or "bf16"
     for name, value, known in (
         ("engine", wanted.engine, ENGINES),
-        ("scales", wanted.scales, ("tensor", "block")),
+        ("scales", wanted.scales or "tensor", ("tensor", "block")),
         ("experts", wanted.experts or "bf16", tuple(each for each in EXPERTS if " " not in each)),
     ):
         if value not in known:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
 
 from armillary.base.errors import InputError
+from armillary.base.hints import one_line
 from armillary.platform.fields import first_problem
 from armillary.workload.layers.shard import near
 from armillary.workload.models.schema import Decoder
@@ -31,8 +33,8 @@ class Wanted:
         prefill_dp: Ranks of those that compute prompts; None: as `dp`.
         engine: Whose kernels and rule: vllm, sglang or trtllm.
         ep: Devices over which whole experts are divided: 1, or all of a replica.
-        precision: Of GEMMs.
-        scales: Of operands in fp8: of a tensor, or of blocks of 128.
+        precision: Of GEMMs; None, with none of the next ones: as the weights of the model are published, else bf16.
+        scales: Of operands in fp8: of a tensor, or of blocks of 128; None: as published, else of a tensor.
         experts: As routed experts are stored: bf16, fp8, fp4 (NVFP4), mxfp4 or int4; None: in the precision of GEMMs.
         weight_precision: Of stored weights.
         cache_precision: Of keys and values.
@@ -62,7 +64,7 @@ class Wanted:
     engine: str = "vllm"
     ep: int = 1
     precision: str | None = None
-    scales: str = "tensor"
+    scales: str | None = None
     experts: str | None = None
     weight_precision: str | None = None
     cache_precision: str | None = None
@@ -84,6 +86,40 @@ class Wanted:
     def devices(self) -> int:
         """Devices of a replica, where `tp` is given."""
         return (self.tp or 1) * self.dp
+
+
+def as_published(model: Decoder, wanted: Wanted, able: Collection[str]) -> tuple[Wanted, list[str]]:
+    """Return `wanted` with the precisions of the published weights where it says none, and sentences about that.
+
+    Args:
+        model: The model.
+        wanted: What was said.
+        able: Precisions of the device's GEMMs; empty: not known. Weights in another are widened for each GEMM.
+    """
+    own = model.published
+    said = (wanted.precision, wanted.weight_precision, wanted.experts)
+    if own is None or (own.gemms is None and said != (None, None, None)):
+        return wanted, []
+    if own.gemms is None:
+        return wanted, [
+            f"the weights of {model.name} are quantised by {one_line(own.method)}, which is not modelled: they are "
+            "taken as bf16; precision, weight-precision and experts say something else"
+        ]
+    if said != (None, None, None):
+        alike = wanted.precision == own.gemms
+        return (replace(wanted, scales=wanted.scales or own.scales) if alike else wanted), []
+    wide = bool(able) and own.gemms not in able
+    gemms, weights = ("bf16", own.gemms) if wide else (own.gemms, own.weights)
+    found = replace(
+        wanted, precision=gemms, scales=wanted.scales or (None if wide else own.scales), weight_precision=weights,
+        experts=own.experts, cache_precision=wanted.cache_precision or own.cache,
+    )  # fmt: skip
+    words = [f"GEMMs in {gemms}" + (f", as the device has none in {own.gemms}" if wide else "")]
+    words[0] += " with scales of blocks" if found.scales == "block" else ""
+    words += [f"weights in {weights}"] if weights else []
+    words += [f"experts in {own.experts}"] if own.experts else []
+    words += [f"keys and values in {own.cache}"] if own.cache and found.cache_precision == own.cache else []
+    return found, [f"{model.name} runs as it is published: {', '.join(words)}"]
 
 
 def plan_of(model: Decoder, name: str, npus: int, tp: int, wanted: Wanted) -> Plan:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -75,6 +77,33 @@ def test_splits_of_a_group() -> None:
     result = armillary.simulate(exchange(matrix, (1, 3, 5, 7), "1"), machine((("Switch", 8),)))
     assert len({int(t) for t in result.finish_ticks[[1, 3, 5, 7]]}) == 1
     assert set(result.finish_ticks[[0, 2, 4, 6]].tolist()) == {1000}
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from([(("Switch", 8),), (("Ring", 2), ("Ring", 4)), (("Ring", 4), ("Switch", 2))]),
+    st.lists(st.integers(0, 1 << 20), min_size=4, max_size=4),
+    st.lists(st.permutations(range(4)), min_size=2, max_size=2),
+    st.lists(st.integers(1, 2), min_size=8, max_size=8),
+)
+def test_groups_whose_splits_differ_and_cost_the_same_are_alike(
+    dimensions: tuple[tuple[str, int], ...], sent: list[int], turns: list[list[int]], micros: list[int]
+) -> None:
+    """Ranks of two groups can be of one class, and represent each other's group, though they send other bytes."""
+    platform = replace(machine(dimensions), groups={1: (0, 2, 4, 6), 2: (1, 3, 5, 7)})
+    ranks = []
+    for rank in range(8):
+        builder = GraphBuilder(rank=rank)
+        before = builder.compute("k", duration_micros=micros[rank])
+        splits = [sent[place] for place in turns[rank % 2]]
+        builder.all_to_all("exchange", max(1, sum(splits)), group=str(1 + rank % 2), after=[before])
+        builder.nodes[-1].attrs.append(("comm_splits", "int64_list", splits))
+        builder.all_reduce("sum", 0)
+        ranks.append(builder.graph(f"rank {rank}"))
+    folded, alone = (
+        armillary.simulate(Trace.from_ranks(ranks), platform, fold=each) for each in (True, False)
+    )
+    assert folded.finish_ticks.tolist() == alone.finish_ticks.tolist()
 
 
 def test_splits_need_one_number_per_member() -> None:

@@ -279,3 +279,28 @@ def test_a_run_of_the_study_has_the_same_utilisation(tmp_path: Path) -> None:
     plain = armillary.train("llama-2-7b", "dgx-a100", tp=2, **SMALL)
     rate = flops(run_of(plain, "plain.yaml").run)
     assert rate and not rate.repeats and peak_text(rate) == f"{100 * plain.mfu:.1f} % of the peak (MFU)"
+
+
+def test_what_was_given_is_not_called_assumed() -> None:
+    found = armillary.train("llama-3-8b", "1xdgx-h100", batch=16, virtual=2)
+    assert found.plan.pipeline.virtual == 2 and not any("virtual" in text for text in found.assumptions)
+
+
+def test_offloading_needs_a_memory_outside() -> None:
+    with pytest.raises(InputError, match=r"offload.optimizer: got 0.5, expected 0: machine 8xh100 has no"):
+        armillary.train("llama-3-8b", "8xh100", batch=16, offload={"optimizer": 0.5})
+
+
+def test_quantised_models_say_that_training_widens_them() -> None:
+    found = armillary.train("gpt-oss-120b", "2xdgx-h100", batch=16, ep=8, pp=2)
+    assert any("published in mxfp4; this plan says bf16" in text for text in found.assumptions)
+
+
+def test_a_plan_that_does_not_fit_says_what_was_left_open() -> None:
+    found = armillary.train("llama-3-70b", "2xdgx-h100", batch=16, pp=2)
+    assert found.memory.fits is False
+    assert any(
+        text.startswith("tp, cp, ep, microbatch, recompute as by default") for text in found.assumptions
+    )
+    fits = armillary.train("llama-3-8b", "1xdgx-h100", batch=8, tp=8)
+    assert fits.memory.fits and not any("as by default" in text for text in fits.assumptions)

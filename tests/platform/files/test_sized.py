@@ -110,3 +110,12 @@ def test_a_file_of_ones_own_is_counted(tmp_path, monkeypatch) -> None:
     # A file of that name wins.
     (tmp_path / "2xlone.yaml").write_text(NODE)
     assert [each.size for each in load_platform("2xlone.yaml").dimensions] == [8]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("h100x8", "8xh100"), ("8*H100", "8xh100"), ("h100:8", "8xh100"), ("dgx-h100 x 4", "4xdgx-h100")],
+)
+def test_a_count_that_stands_elsewhere_is_understood(written: str, meant: str) -> None:
+    with pytest.raises(InputError, match=rf"did you mean '{meant}'\?"):
+        load_platform(written)

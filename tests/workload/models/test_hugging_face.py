@@ -92,6 +92,34 @@ CONFIGS = {
         | {"q_lora_rank": 2048, "qk_nope_head_dim": 192, "v_head_dim": 256, "n_group": 1, "topk_group": 1}
         | {"index_n_heads": 32, "index_head_dim": 128, "index_topk": 2048},
     ),
+    "google/gemma-7b": (
+        8_537_680_896,
+        {
+            **llama(3072, 28, 16, 16, 24576, 256000),
+            "model_type": "gemma",
+            "head_dim": 256,
+            "hidden_act": "gelu",
+        },
+    ),
+    "allenai/OLMo-2-1124-7B": (
+        7_298_617_344,
+        llama(4096, 32, 32, 32, 11008, 100352) | {"model_type": "olmo2", "tie_word_embeddings": False},
+    ),
+    "allenai/OLMoE-1B-7B-0924": (
+        6_919_161_856,
+        llama(2048, 16, 16, 16, 1024, 50304)
+        | {"model_type": "olmoe", "num_experts": 64, "num_experts_per_tok": 8},
+    ),
+    "microsoft/Phi-3-mini-4k-instruct": (
+        3_821_079_552,
+        llama(3072, 32, 32, 32, 8192, 32064) | {"model_type": "phi3", "sliding_window": 2047},
+    ),
+    "bigcode/starcoder2-7b": (
+        7_173_923_840,
+        {"model_type": "starcoder2", "hidden_size": 4608, "num_hidden_layers": 32, "num_attention_heads": 36}
+        | {"num_key_value_heads": 4, "intermediate_size": 18432, "vocab_size": 49152, "sliding_window": 4096}
+        | {"hidden_act": "gelu_pytorch_tanh", "use_bias": True},
+    ),
     "openai-community/gpt2": (
         124_439_808,
         {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024}
@@ -144,12 +172,100 @@ def test_published_counts(name, tmp_path):
 def test_presets_are_these_configurations(name, preset, tmp_path):
     config = CONFIGS[name][1] | {"max_position_embeddings": load_model(preset).context}
     read, expected = from_hugging_face(write(tmp_path, config)), load_model(preset)
-    only_here = {"name", "source", "mlp"}  # a size of dense layers that are not there may be given
+    only_here = {
+        "name",
+        "source",
+        "mlp",
+        "published",
+    }  # a size of dense layers that are not there may be given
     assert {"attention": None} | read.model_dump(exclude=only_here | {"attention", "experts"}) == {
         "attention": None
     } | expected.model_dump(exclude=only_here | {"attention", "experts"})
     assert parameters(read) == parameters(expected)
     assert read.experts == expected.experts
+
+
+LLAMA = CONFIGS["meta-llama/Meta-Llama-3-8B"][1]
+FP8 = {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128], "activation_scheme": "dynamic"}
+# Files as the hub has them, but for keys that set no shape.
+OTHERS = {
+    "gpt-oss-120b": llama(2880, 36, 64, 8, 2880, 201088)
+    | {
+        "model_type": "gpt_oss", "head_dim": 64, "attention_bias": True, "num_local_experts": 128,
+        "num_experts_per_tok": 4, "sliding_window": 128, "swiglu_limit": 7.0,
+        "layer_types": ["sliding_attention", "full_attention"] * 18,
+        "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]},
+    },
+    "minimax-m2.5": llama(3072, 62, 48, 8, 1536, 200064)
+    | {
+        "model_type": "minimax_m2", "head_dim": 128, "num_local_experts": 256, "num_experts_per_tok": 8,
+        "use_qk_norm": True, "qk_norm_type": "per_layer", "use_routing_bias": True, "quantization_config": FP8,
+    },
+    "kimi-k2": llama(7168, 61, 64, 64, 18432, 163840)
+    | DEEPSEEK
+    | {"model_type": "kimi_k2", "n_routed_experts": 384, "n_shared_experts": 1, "num_experts_per_tok": 8}
+    | {"moe_intermediate_size": 2048, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1}
+    | {"quantization_config": FP8},
+    "gemma-3-4b": {
+        "model_type": "gemma3",
+        "text_config": {
+            "model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34,
+            "sliding_window": 1024,
+        },
+        "vision_config": {"hidden_size": 1152, "model_type": "siglip_vision_model"},
+    },
+    "llama-4-maverick": {
+        "model_type": "llama4",
+        "text_config": llama(5120, 48, 40, 8, 8192, 202048)
+        | {
+            "model_type": "llama4_text", "head_dim": 128, "intermediate_size_mlp": 16384, "num_local_experts": 128,
+            "num_experts_per_tok": 1, "interleave_moe_layer_step": 2, "attention_chunk_size": 8192,
+            "no_rope_layers": [],
+        },
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_configurations_give_the_preset(name, tmp_path):
+    found, preset = from_hugging_face(write(tmp_path, OTHERS[name])), load_model(name)
+    aside = {"name", "source", "mlp", "context"}
+    assert found.model_dump(exclude=aside, exclude_none=True) == preset.model_dump(
+        exclude=aside, exclude_none=True
+    )
+    assert parameters(found) == parameters(preset)
+
+
+GROUP = {"num_bits": 8, "type": "float", "strategy": "tensor"}
+COMPRESSED = {"quant_method": "compressed-tensors"}
+NVFP4 = {"quant_method": "modelopt", "quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}
+
+
+@pytest.mark.parametrize(
+    ("quantised", "expected"),
+    [
+        (FP8, {"gemms": "fp8", "scales": "block"}),
+        ({"quant_method": "fp8"}, {"gemms": "fp8", "scales": "tensor"}),
+        ({"quant_method": "awq", "bits": 4}, {"gemms": "bf16", "weights": "fp4"}),
+        ({"quant_method": "gptq", "bits": 8}, {"gemms": "bf16", "weights": "fp8"}),
+        (NVFP4, {"gemms": "fp4", "cache": "fp8"}),
+        (
+            COMPRESSED | {"config_groups": {"g": {"weights": GROUP, "input_activations": GROUP}}},
+            {"gemms": "fp8", "scales": "tensor"},
+        ),
+        (
+            COMPRESSED | {"config_groups": {"g": {"weights": GROUP | {"num_bits": 4}}}},
+            {"gemms": "bf16", "weights": "fp4"},
+        ),
+        # Not modelled: only the method is known.
+        ({"quant_method": "fp8", "weight_block_size": [64, 64]}, {}),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, {}),
+        (COMPRESSED | {"config_groups": [7]}, {}),
+    ],
+)  # fmt: skip
+def test_how_weights_are_quantised(quantised, expected, tmp_path):
+    found = from_hugging_face(write(tmp_path, LLAMA | {"quantization_config": quantised}))
+    assert found.published.model_dump(exclude_none=True) == {"method": quantised["quant_method"], **expected}
 
 
 def test_windows(tmp_path):
@@ -168,14 +284,12 @@ def test_a_bare_vision_model_has_a_pooler_and_no_classifier(tmp_path):
     assert parameters(from_hugging_face(write(tmp_path, config))).total == 86_389_248
 
 
-LLAMA = CONFIGS["meta-llama/Meta-Llama-3-8B"][1]
-
-
 @pytest.mark.parametrize(
     ("config", "message"),
     [
         (LLAMA | {"model_type": "lama"}, "model_type: got 'lama', expected one of llama,"),
         (LLAMA | {"model_type": "lama"}, "did you mean 'llama'?"),
+        (LLAMA | {"quantization_config": 8}, "quantization_config: got 8, expected a mapping"),
         ({}, "missing key 'model_type'"),
         ({key: LLAMA[key] for key in LLAMA if key != "vocab_size"}, "missing key 'vocab_size'"),
         (LLAMA | {"hidden_size": "4096"}, "hidden_size: got '4096', expected a whole number"),

@@ -67,6 +67,7 @@ def command(
     from armillary.workload.generate import assumed_sequence, replica_layers
     from armillary.workload.memory.advice import advise
     from armillary.workload.models import load_model
+    from armillary.workload.plan.effects import widened
 
     # The machine gives ranks and capacity.
     platform = load_platform(machine) if machine else None
@@ -89,6 +90,8 @@ def command(
     table.title = None
     if length := assumed_sequence(model, plan):
         say(f"sequence {length:,} assumed, the model's own (--sequence)")
+    for text in widened(plan, model):
+        say(text)
     show_table(table)
     if room:
         click.echo("\n" + memory_tables.advice_line(found))

@@ -10,7 +10,7 @@ from armillary.cli.command import Command
 from armillary.cli.generate import SUBCOMMANDS
 from armillary.cli.generate.plan_options import PlanOptions, plan_options
 from armillary.cli.generate.request import Request, request_options, show_generated
-from armillary.cli.outputs import working
+from armillary.cli.outputs import say, working
 from armillary.cli.values import complete_models
 
 _HELP = f"""{SUBCOMMANDS["serve"]}
@@ -39,6 +39,7 @@ def command(name: str, options: PlanOptions, request: Request) -> None:
     from armillary.workload.generate import generate, replica_layers
     from armillary.workload.memory.advice import advise
     from armillary.workload.models import load_model
+    from armillary.workload.plan.effects import widened
     from armillary.workload.totals import totals
 
     platform = request.platform()
@@ -52,6 +53,8 @@ def command(name: str, options: PlanOptions, request: Request) -> None:
     held = advise(plan, 2**62, partial(replica_layers, model)).footprint
     table = workload_table(model, plan, trace, found)
     table.add_row("memory", memory_line(held, capacity or None))
+    for text in widened(plan, model):
+        say(text)
     show_generated(table, found)
     described = workload_json(model, plan, trace, found)
     described["memory"] = {

@@ -111,6 +111,8 @@ class DeviceTrace:
     distributed: dict[str, Any] = field(default_factory=dict)
     properties: list[Any] = field(default_factory=list)
     events: int = 0
+    untimed: int = 0
+    """Kernels, copies and fills that do not say how long they took, which then took no time."""
 
     def call_of(self) -> dict[int, RuntimeCall]:
         """Return the runtime calls by correlation, the number shared with what they launched; some have none."""
@@ -171,6 +173,7 @@ def _add(trace: DeviceTrace, event: dict[str, Any], threads: _Threads) -> None:
     elif category in DEVICE:
         args = _args(event)
         start, end = _times(event)
+        trace.untimed += "dur" not in event
         # Without arguments the viewer's rows tell: a device is a process there, a stream a thread.
         device = _integer(args, "device") if "device" in args else _integer(event, "pid")
         stream = _integer(args, "stream") if "stream" in args else _integer(event, "tid")

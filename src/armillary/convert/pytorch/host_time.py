@@ -34,12 +34,13 @@ def operators_held(device: DeviceTrace) -> tuple[int, int]:
 
 def was_cut(device: DeviceTrace) -> bool:
     """Whether a file lacks most of its recording."""
-    # Both kinds must lack numbers: 3 % of the calls alone are what some profilers keep. Without any number of one
-    # kind (0 of 0) nothing says that it lacks some.
-    return all(
+    few = [
         held < HELD * there
         for held, there in (operators_held(device), _held(call.correlation for call in device.calls))
-    )
+        if there
+    ]
+    # Both kinds must lack numbers: 3 % of the calls alone are what some profilers keep. A file of the host has one.
+    return bool(few) and all(few)
 
 
 def _held(numbers: Iterable[int]) -> tuple[int, int]:

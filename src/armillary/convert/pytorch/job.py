@@ -17,6 +17,7 @@ from armillary.convert.pytorch.communication import ASYNCHRONOUS, MOST_RANKS, RE
 from armillary.convert.pytorch.device_only import DEVICE_ONLY
 from armillary.convert.pytorch.group_guesses import refute_guesses
 from armillary.convert.pytorch.host_time import operators_held, was_cut
+from armillary.convert.pytorch.launches import unrecorded
 from armillary.convert.pytorch.link import Linked
 from armillary.convert.pytorch.process_groups import ProcessGroups, says_world, world_size
 from armillary.convert.pytorch.rank import Rank, build
@@ -83,6 +84,7 @@ def convert_job(traces: Sequence[Linked]) -> Converted:
                 f"rank {rank}: the file was cut: it holds {held} of the {there} operators between its first and its "
                 "last, by their numbers; what the others did, and what waited for it, is constant time"
             )
+        warnings += [f"rank {rank}: {text}" for text in unrecorded(linked.device)]
         if unknown := _unsized(linked, steps):
             warnings.append(f"rank {rank}: {unknown}")
         if lost := members[-1].without_end(steps.communications):

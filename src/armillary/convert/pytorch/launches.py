@@ -63,6 +63,30 @@ def launches(device: DeviceTrace, calls: Mapping[int, RuntimeCall], kernels: Seq
     return found
 
 
+def unrecorded(device: DeviceTrace) -> list[str]:
+    """Return what the file does not have of its kernels, a sentence each.
+
+    In recordings of V100, A100, H100 and MI250 every launch has its kernel, apart from kernels and calls whose numbers
+    do not meet (see `launches`), which here count as one.
+    """
+    found, calls = [], {call.correlation for call in device.calls}
+    if device.untimed:
+        found.append(
+            f"{device.untimed:,} of {len(device.kernels):,} device activities have no dur and take no time"
+        )
+    used = {kernel.correlation for kernel in device.kernels}
+    launched = [call for call in device.calls if _launches(call.name)]
+    lost = sum(call.correlation not in used for call in launched)
+    lost -= sum(kernel.correlation not in calls for kernel in device.kernels)
+    # Without any kernel the file is of the host alone.
+    if lost > 0 and device.kernels:
+        found.append(
+            f"{lost:,} of {len(launched):,} launches have no kernel in the file, which was cut or ended too early: "
+            "their work takes no time"
+        )
+    return found
+
+
 def full_queues(kernels: Sequence[DeviceOp], found: Launches) -> dict[int, tuple[int, int]]:
     """Return (device, stream) by correlation for the launch calls that waited for room in the queue of a stream."""
     runs: dict[tuple[int, int], list[tuple[DeviceOp, RuntimeCall | None]]] = {}

@@ -264,13 +264,16 @@ class Plans:
         self.rows: list[int] = []
         self.chunk_rows: list[int] = []
         self.phase_rows: list[int] = []
-        self._known: dict[tuple[int, CollectiveCall], Plan] = {}
+        self._known: dict[tuple[object, ...], Plan] = {}
 
     def plan(self, comm: QuotientComm, call: CollectiveCall) -> Plan:
         """Return the plan of a call in a quotient communicator, made on first use."""
         # Groups that are alike share a quotient communicator, so the number of the real group is no part of
         # the key.
-        key = (comm.number, replace(call, comm=WORLD))
+        key: tuple[object, ...] = (comm.number, replace(call, comm=WORLD, splits=()))
+        if call.splits:
+            # What groups that are alike send may differ where it costs the same.
+            key = *key, self.workload.chunk_routes(call).stripped()
         if key not in self._known:
             self._known[key] = self._add(comm, call)
         return self._known[key]

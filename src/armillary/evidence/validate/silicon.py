@@ -198,7 +198,7 @@ def _served_as(model: str, device: str, backend: str, precision: str) -> tuple[t
 
     Of MoE models in 4 bits only the experts are; DeepSeek, MiniMax and Qwen3-235B in fp8 have scales of blocks.
     """
-    found = {"engine": backend}
+    found = {"engine": backend, "precision": "bf16"}
     narrow = precision in ("fp4", "int4")
     if narrow and model != "llama-3.1-70b":
         found["experts"] = "mxfp4" if model == "gpt-oss-120b" else precision
@@ -207,7 +207,7 @@ def _served_as(model: str, device: str, backend: str, precision: str) -> tuple[t
         found["experts"] = "mxfp4"
     elif precision in ("fp8", "fp4"):
         found["precision"] = precision
-    if found.get("precision") == "fp8" and model in BLOCKED:
+    if found["precision"] == "fp8" and model in BLOCKED:
         found["scales"] = "block"
     cached = (
         device == "b200"

@@ -187,7 +187,7 @@ def _served(
     try:
         devices, tokens = int(float(tp)), int(float(budget))
         wanted = Wanted(
-            precision="fp8" if precision == "FP8" else None, budget=tokens, sequences=SEQUENCES,
+            precision="fp8" if precision == "FP8" else "bf16", budget=tokens, sequences=SEQUENCES,
             memory=float(memory or 0.9),
         )  # fmt: skip
         made = service(found, machine_of(f"{devices}xh100"), requests, wanted)

@@ -103,10 +103,9 @@ class Constants:
         return {"inside": _percent(inside), "between": _percent(between)}
 
     def plan(self, plan: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a plan with these constants; what it says of the host itself, e.g. that it has no work, stays.
+        """Return a plan with these constants; what it says of the host itself stays.
 
-        A plan that says no more of the host than its graphs leaves its times to them. Graphs of parameter servers leave
-        the CPU out.
+        An empty ``host`` says that the host has no work. Graphs of parameter servers leave the CPU out.
         """
         found, pipeline = {**plan}, plan.get("pipeline", {})
         # ns: a pipeline's messages are short.
@@ -114,8 +113,8 @@ class Constants:
             found["pipeline"] = {**pipeline, "handshake": f"{wait} ns"}
         host = {name: f"{ns} ns" for name in HOST if (ns := round(getattr(self, name) * 1e3))}
         own, served = plan.get("host"), plan.get("data", {}).get("sharding") == "parameter-server"
-        if host and not served and (own is None or set(own) == {"graphs"}):
-            found["host"] = {**(own or {}), **host}
+        if host and not served and own != {}:
+            found["host"] = {**host, **(own or {})}
         return found
 
     def changed(self, values: Mapping[str, float]) -> Constants:

@@ -19,6 +19,7 @@ from armillary.workload.pipeline.tasks import DEFERRING
 from armillary.workload.plan.scaling import RECIPES
 from armillary.workload.plan.schema import Plan
 
+VIRTUAL = ("pipeline", "virtual")
 CHOSEN = (
     ("parallel", "tp"),
     ("parallel", "pp"),
@@ -140,7 +141,7 @@ def chosen(model: Model, machine: Machine, given: Mapping[str, Any]) -> tuple[di
             problem = problem or str(error)  # of the simplest plan
             continue
         if bytes_ <= capacity:
-            return values, [_sentence(values, open_, "the simplest plan that fits")]
+            return values, [_sentence(given, values, open_, "the simplest plan that fits")]
         # What does not fit may still be run: the one that lacks least.
         if bytes_ < least:
             least, found = bytes_, values
@@ -149,13 +150,26 @@ def chosen(model: Model, machine: Machine, given: Mapping[str, Any]) -> tuple[di
             f"no plan of batch {given['batch']} on {machine.npus:,} devices is possible: "
             f"{problem or why_none(model, machine, given)}"
         )
-    return found, [_sentence(found, open_, "no plan that was tried fits, this one lacks least")]
+    return found, [_sentence(given, found, open_, "no plan that was tried fits, this one lacks least")]
 
 
-def _sentence(values: Mapping[str, Any], open_: Sequence[tuple[str, ...]], why: str) -> str:
+def unchosen(given: Mapping[str, Any]) -> list[str]:
+    """Return a sentence about the keys that a plan leaves at their defaults because it says how a model is shared."""
+    left = [path[-1] for path in CHOSEN if _at(given, path) is None]
+    if not left:
+        return []
+    return [
+        f"{', '.join(left)} as by default, since the plan says how the model is shared: `armillary plan` with the same "
+        "options finds what fits"
+    ]
+
+
+def _sentence(
+    given: Mapping[str, Any], values: Mapping[str, Any], open_: Sequence[tuple[str, ...]], why: str
+) -> str:
     texts = [f"{path[-1]} {_at(values, path)}" for path in open_ if _at(values, path) not in (None, 1)]
-    virtual = (values.get("pipeline") or {}).get("virtual")
-    texts += [f"{virtual} virtual stages"] if virtual else []
+    virtual = _at(values, VIRTUAL)
+    texts += [f"{virtual} virtual stages"] if virtual and _at(given, VIRTUAL) is None else []
     return f"{', '.join(texts) or 'one rank holds the model'}: {why}, `armillary plan` finds the fastest"
 
 

@@ -228,7 +228,7 @@ def headline(found: Prediction) -> str:
     if found.tokens:
         rate = found.tokens / found.step_time_s
         text += f", {rate:,.0f} tokens/s, {rate / found.machine.npus:,.0f} per device"
-    return f"{text}, on {format_count(found.machine.npus)} devices"
+    return f"{text}, on {format_count(found.machine.npus)} device{'s' * (found.machine.npus != 1)}"
 
 
 def memory_text(found: Prediction) -> str:

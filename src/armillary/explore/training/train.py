@@ -15,7 +15,7 @@ from armillary.base.units import format_bytes, format_time
 from armillary.compute.gpu.device import load_gpu
 from armillary.compute.machine import Machine, machine_of
 from armillary.explore.training.constants import Constants
-from armillary.explore.training.defaults import chosen, completed, with_recipe, with_sequence
+from armillary.explore.training.defaults import chosen, completed, unchosen, with_recipe, with_sequence
 from armillary.explore.training.interval import interval_of
 from armillary.explore.training.parts import parts_of
 from armillary.explore.training.plan_keys import PlanError, nested
@@ -27,7 +27,7 @@ from armillary.workload import models
 from armillary.workload.generate import memory_of, model_flops
 from armillary.workload.models import Model, load_model
 from armillary.workload.models.schema import Decoder
-from armillary.workload.plan.effects import without_effect
+from armillary.workload.plan.effects import widened, without_effect
 from armillary.workload.plan.schema import Plan
 
 
@@ -63,6 +63,8 @@ def predicted(model: Model, machine: Machine, given: Mapping[str, Any], software
     whole, scaled = with_recipe(whole, used.name, machine.device)
     values, reasons = chosen(model, machine, whole)
     found = of_plan(model, machine, used, values)
+    if found.memory.fits is False and not reasons:
+        reasons = unchosen(whole)
     if not software:
         step = step_of(model, machine, values)
         # Checkpoints take what they take without the software.
@@ -90,7 +92,7 @@ def of_plan(
     Raises:
         InputError: the plan is impossible.
     """
-    plan_of(values, machine)  # a wrong plan is refused before it is simulated
+    _check_offload(plan_of(values, machine), machine)  # a wrong plan is refused before it is simulated
     step = step_of(model, machine, values)
     return of_parts(step, machine, software, parts_of(step, software.fitted.constants), ())
 
@@ -153,6 +155,23 @@ def plan_of(values: Mapping[str, Any], machine: Machine) -> Plan:
         raise PlanError(place, problem or "missing") from None
 
 
+def _check_offload(plan: Plan, machine: Machine) -> None:
+    """Check that there is a memory for what a plan does not keep on the devices.
+
+    Raises:
+        PlanError: there is none.
+    """
+    if machine.platform.remote_memory.kind != "none":
+        return
+    for name, share in plan.offload.model_dump().items():
+        if share:
+            raise PlanError(
+                ("offload", name),
+                f"got {share:g}, expected 0: machine {machine.name} has no remote memory, as a platform file says "
+                "with remote_memory, e.g. {kind: per-npu, bandwidth: 32 GB/s, latency: 1 us}",
+            )
+
+
 def _checkpoints(step: Step) -> list[str]:
     """Return what checkpoints cost, and how."""
     found = checkpoint(step)
@@ -167,7 +186,7 @@ def _checkpoints(step: Step) -> list[str]:
 
 def _assumed(model: Model, plan: Plan, machine: Machine, software: Software) -> list[str]:
     """Return what is not known of model, plan, machine and software, and moves the answer."""
-    found = [*machine.assumptions, *machine.not_measured()]
+    found = [*widened(plan, model), *machine.assumptions, *machine.not_measured()]
     if plan.data.sharding == "parameter-server":
         found.append(
             "graphs of parameter servers have layers, not GEMMs: these take the peak of the data "

@@ -276,7 +276,7 @@ def platform_document(path: Source) -> Document:
         preset_names,
         read_preset,
     )
-    from armillary.platform.files.sized import counted
+    from armillary.platform.files.sized import counted, turned
 
     many = counted(str(path))
     if many and Path(many[1]).suffix in (".yaml", ".yml") and not is_there(path):
@@ -299,8 +299,9 @@ def platform_document(path: Source) -> Document:
         # An InfraGraph is a machine by itself: errors name lines of its own, which have no such keys.
         return replace(document, data={"topology": {"kind": "infragraph", "file": Path(path).name}})
     # A device is no machine, but one of them is.
-    device = [f"1x{name}" for name in device_names() if name.casefold() == str(path).casefold()]
-    hint = did_you_mean(device) if device else nearest(str(path), preset_names())
+    meant = [f"1x{name}" for name in device_names() if name.casefold() == str(path).casefold()]
+    meant += [text for text in turned(str(path)) if is_preset(text)]
+    hint = did_you_mean(meant[:1]) if meant else nearest(str(path), preset_names())
     raise InputError(f"{path}: neither a file nor a preset{hint}; presets: {', '.join(preset_names())}")
 
 

@@ -25,6 +25,9 @@ from typing import Any
 from armillary.base.errors import InputError
 
 _COUNTED = re.compile(r"(\d{1,18})\s*x\s*(.+)")
+_TURNED = re.compile(
+    r"(?:(\d{1,18})\s*[x*:\s]\s*(\S{1,60}))|(?:(\S{1,60}?)\s*[x*:\s]\s*(\d{1,18}))", re.IGNORECASE
+)
 MOST = 2**24
 """Most devices of a machine that is counted."""
 
@@ -33,6 +36,14 @@ def counted(name: str) -> tuple[int, str] | None:
     """Return N and what it counts of "Nxsomething", None if `name` is no such text."""
     found = _COUNTED.fullmatch(name.strip())
     return (int(found[1]), found[2]) if found else None
+
+
+def turned(name: str) -> list[str]:
+    """Return "8xh100" for a text that says as much in another way, such as "h100x8" or "8*h100", else nothing."""
+    found = _TURNED.fullmatch(name.strip())
+    if found is None:
+        return []
+    return [f"{found[1] or found[4]}x{(found[2] or found[3]).strip().casefold()}"]
 
 
 def sized(name: str, platform: Mapping[str, Any], scale: Mapping[str, Any], devices: int) -> dict[str, Any]:

@@ -29,6 +29,24 @@ class Sparse(Part):
     top: Count = Field(description="Keys that a query sees at most.")
 
 
+class Published(Part):
+    """How the published weights are quantised, and what GEMMs compute in: inference runs them so unless told otherwise.
+
+    A method without any of these keys is not modelled.
+    """
+
+    method: str = Field(default="", max_length=60, description="Its name (quant_method).")
+    gemms: Literal["bf16", "fp8", "fp4"] | None = Field(default=None, description="What GEMMs compute in.")
+    scales: Literal["tensor", "block"] | None = Field(
+        default=None, description="What operands in fp8 have a scale for: a tensor, or a block of 128 x 128."
+    )
+    weights: Literal["bf16", "fp8", "fp4"] | None = Field(default=None, description="Absent: as gemms.")
+    experts: Literal["bf16", "fp8", "fp4", "mxfp4", "int4"] | None = Field(
+        default=None, description="As experts are stored; absent: as other weights."
+    )
+    cache: Literal["bf16", "fp8"] | None = Field(default=None, description="Of keys and values.")
+
+
 class Attention(Part):
     """Causal self-attention: multi-head, grouped (fewer `kv_heads`), multi-query (one) or `latent`."""
 

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from armillary.platform.fields import Count, Part
-from armillary.workload.models.decoder_parts import Attention, Experts, Linear, Mlp, Natural
+from armillary.workload.models.decoder_parts import Attention, Experts, Linear, Mlp, Natural, Published
 
 Many = Annotated[int, Field(ge=1, le=2**63 - 1)]
 MOST_LAYERS = 100_000
@@ -52,6 +52,10 @@ class Decoder(Described):
         max_length=100_000,
         description="Layers of one block each, a letter for each: M linear, * attention, E experts, - feed-forward "
         "(Nemotron-H's hybrid_override_pattern).",
+    )
+
+    published: Published | None = Field(
+        default=None, description="How its weights are quantised; absent: they are not."
     )
 
     @model_validator(mode="after")

@@ -8,6 +8,7 @@ from typing import Any
 
 from armillary.workload.models import Model
 from armillary.workload.models.schema import Decoder
+from armillary.workload.plan.numbers import stores
 from armillary.workload.plan.schema import Plan
 
 GATHERING = ("zero-3", "fsdp", "hsdp")
@@ -124,6 +125,21 @@ def without_effect(
         usual: Keys of a plan that nobody chose: what a software does by default. They are not spoken of.
     """
     return list(idle(plan, model, usual).values())
+
+
+def widened(plan: Plan, model: Model) -> list[str]:
+    """Return a sentence if a plan takes weights in another precision than they are published in."""
+    own = model.published if isinstance(model, Decoder) else None
+    if own is None:
+        return []
+    held = stores(plan).weights if plan.serve else plan.numbers.compute
+    stored = own.weights or own.experts or own.gemms
+    if stored is None:
+        return [
+            f"weights of {model.name} are quantised by {own.method}, which is not modelled: they count as {held}"
+        ]
+    alike = held == {"mxfp4": "fp4", "int4": "fp4"}.get(stored, stored)
+    return [] if alike else [f"{model.name} is published in {stored}; this plan says {held}"]
 
 
 def idle(plan: Plan, model: Model | None = None, usual: Mapping[str, Any] | None = None) -> dict[str, str]:
