@@ -139,7 +139,7 @@ def rows() -> list[Target]:
         ("kernels-under-load", "system.json", made(fuzz_named.UNDER_LOAD), mutate.JSON, read_loaded),
         ("corpus", "part.npz", fuzz_named.corpora, mutate.BYTES, fuzz_named.corpus),
         ("corpus-header", "header.json", fuzz_named.corpus_headers, mutate.JSON, fuzz_named.corpus_of_header),
-        ("requests", "log.jsonl", made(seeds.REQUESTS, seeds.MOONCAKE, seeds.AZURE, seeds.BURSTGPT), text, requests),
+        ("requests", "log.jsonl", made(seeds.REQUESTS, seeds.SESSIONS, seeds.MOONCAKE, seeds.AZURE, seeds.BURSTGPT), text, requests),
         ("requests-json", "log.jsonl", made(seeds.REQUESTS.split("\n")[0], seeds.MOONCAKE.split("\n")[0]), mutate.JSON, requests),
         ("profile", "attention.csv", made(seeds.LAYERS), text, layers),
         ("silicon", "silicon.csv", made(seeds.SILICON), text, read_cases_of_silicon),

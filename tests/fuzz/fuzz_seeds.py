@@ -101,6 +101,9 @@ source_file=2026-04-06.csv; silicon_concurrency=8; measured=2026-03-27T00:00:00.
 REQUESTS = "".join(
     json.dumps({"arrival_s": at / 4, "input_tokens": 40, "output_tokens": 3}) + "\n" for at in range(3)
 )
+SESSIONS = '{"id": "a", "arrival_s": 1, "input_tokens": 40, "output_tokens": 3}\n' \
+    '{"id": 2, "after": "a", "delay_s": 0.5, "input_tokens": 50, "output_tokens": 2, "reused_tokens": 43}\n' \
+    '{"after": ["a", 2], "input_tokens": 9, "output_tokens": 1}\n'  # fmt: skip
 MOONCAKE = '{"timestamp": 0, "input_length": 600, "output_length": 3, "hash_ids": [1, 2]}\n' \
     '{"timestamp": 50, "input_length": 700, "output_length": 2, "hash_ids": [1, 3]}\n'  # fmt: skip
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,48,4\n2023-11-16 18:17:04.0319600,37,2\n"

@@ -132,6 +132,8 @@ ENTITIES = (
 
 MANY = "[" + "{}," * 12_000_000 + "{}]"
 
+NOBODY = '{"arrival_s": 0, "input_tokens": 9, "output_tokens": 1}\n' \
+    '{"after": 7, "input_tokens": 9, "output_tokens": 1}\n'  # fmt: skip
 LONG_REQUEST = '{"arrival_s": 0, "input_tokens": 1000000000000, "output_tokens": 1}\n'
 
 ASTRA, LOGICAL = ("astra-sim",), ("--terse", "--logical-topology-configuration")
@@ -333,6 +335,7 @@ def documents() -> Iterator[Case]:
     yield Case("deep requests.jsonl", text('{"a": ' + "[" * 50_000 + "]" * 50_000 + "}"), log, "deep")
     yield Case("values requests.jsonl", text(lambda: f'{{"a": {MANY}}}'), log, "values")
     yield Case("lines requests.jsonl", text(lambda: "{}\n" * 2_100_000), log, "expected at most 2 M")
+    yield Case("after requests.jsonl", text(NOBODY), log, "after: got 7, expected the id of an earlier line")
     yield Case("length requests.jsonl", text(LONG_REQUEST), log, "expected tokens from 1 to 10,000,000")
     yield Case("field requests.csv", text("Timestamp\n" + "9" * 300_000 + "\n"), READS["requests.csv"], "")
     yield Case("entities algo.xml", text(ENTITIES), READS["algo.xml"], "declares the entity")

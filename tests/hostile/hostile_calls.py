@@ -22,7 +22,11 @@ CALLS: Mapping[str, list[list[str]]] = {
     "train": [["model.yaml", "--machine", "dgx-h100", "--batch", "8", "--out", "taken", "--json", "train.json", "--html", "train.html"], [NAME, "--machine", NAME],
               ["config.json", "--machine", "dgx-h100", "--batch", "8"]],
     "serve": [["model.yaml", "--machine", "1xh100", "--load", "requests.jsonl", "--first", "2", "--json", "sv.json", "--requests", "--html", "sv.html"],
-              [NAME, "--machine", NAME, "--load", NAME], ["model.yaml", "--machine", "1xh100", "--load", f"poisson:{NAME}=1"]],
+              [NAME, "--machine", NAME, "--load", NAME], ["model.yaml", "--machine", "1xh100", "--load", f"poisson:{NAME}=1"],
+              ["model.yaml", "--machine", "1xh100", "--load", "requests.jsonl", "--fail", f"mtbf={NAME}"],
+              ["model.yaml", "--machine", "2xh100", "--tp", "1", "--load", "requests.jsonl", "--scale", f"target={NAME}"],
+              ["model.yaml", "--machine", "1xh100", "--load", "requests.jsonl", "--kv-host", NAME, "--kv-host-rate", NAME],
+              ["model.yaml", "--machine", "1xh100", "--load", "requests.jsonl", "--kv-ssd", "1GB", "--kv-ssd-rate", NAME]],
     "explain": [["o.npz", "--json", "again.json", "--timeline", "again.tl.json"], ["bad.npz"], ["bad.gz"]],
     "compare": [["bad.yaml", "o.npz", "--json", "c.json", "--plot", "c.svg", "--html", "c.html"], [f"{FILE}.yaml", "bad.yaml"], ["bad.npz", NAME]],
     "sweep": [

@@ -207,7 +207,11 @@ def write_world(folder: Path) -> None:
     others = (one.replace(word, f",{csv_cell(PLAIN)},") for word in (",1b,", ",h100_80gb,", ",FULL_SHARD,"))
     (folder / "requests.jsonl").write_text(
         "".join(
-            json.dumps({"arrival_s": at, "input_tokens": 9, "output_tokens": 2, NAME: NAME}) + "\n"
+            json.dumps(
+                {("after" if at == 1 else "arrival_s"): [NAME] if at == 1 else at, "id": NAME + "." * at}
+                | {"input_tokens": 9, "output_tokens": 2, NAME: NAME}
+            )
+            + "\n"
             for at in range(3)
         )
     )

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from armillary.serving.replica import Engine
-from armillary.serving.requests import Requests
+from armillary.serving.requests import Follows, Requests
 from armillary.serving.step_table import StepTable
 
 
@@ -35,6 +35,31 @@ def loads(draw: st.DrawFn, most: int = 8) -> Requests:
     if names and draw(st.booleans()):
         names = [tuple(name + (at % 2) * 10 for name in own) for at, own in enumerate(names)]
     return Requests(arrival, prompt, output, clients, tuple(names) if names else None, unit)
+
+
+@st.composite
+def sessions(draw: st.DrawFn, most: int = 8) -> Requests:
+    """Draw requests some of which follow others: one or two, at once or later, and begin like these or not."""
+    own = draw(loads(most).filter(lambda each: not each.clients))
+    n = len(own)
+    former = [
+        sorted(draw(st.sets(st.integers(0, r - 1), max_size=2))) if r and draw(st.booleans()) else []
+        for r in range(n)
+    ]
+    follow = np.array([bool(each) for each in former])
+    whole = own.prompt + own.output
+    reused = [
+        draw(st.integers(0, int(min(own.prompt[r], whole[each[0]])))) if each else 0
+        for r, each in enumerate(former)
+    ]
+    delay = [draw(st.sampled_from((0, 1, 900, 20_000))) if each else 0 for each in former]
+    begin = np.cumsum([0, *map(len, former)])
+    flat = np.array([one for each in former for one in each], np.int64)
+    shared = own.shared and tuple(() if former[r] else each for r, each in enumerate(own.shared))
+    return replace(
+        own, arrival=np.where(follow, -1, own.arrival), shared=shared,
+        follows=Follows(begin.astype(np.int64), flat, np.array(delay, np.int64), np.array(reused, np.int64)),
+    )  # fmt: skip
 
 
 def apart(requests: Requests, rule: str) -> Requests:

@@ -6,7 +6,7 @@ Requests are objects, blocks are numbers in lists, and what a block holds is the
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from armillary.serving.replica import Engine
@@ -33,6 +33,7 @@ class Request:
     preempted: int = 0
     hit: int = 0
     again: int = 0
+    loaded: int = 0
     ends: list[int] = field(default_factory=list)
     """ns of each token."""
     cut: bool = False
@@ -45,15 +46,18 @@ class Request:
 class Cache:
     """Blocks: who holds each, what it holds, and the free ones, the longest free first."""
 
-    def __init__(self, count: int, size: int, keeps: bool) -> None:
+    def __init__(self, count: int, size: int, keeps: bool, slots: tuple[int, int] = (0, 0)) -> None:
         self.size, self.keeps = size, keeps
         self.free = list(range(count))
         self.holders = [0] * count
         self.content: dict[int, tuple[int, ...]] = {}
-        self.where: dict[tuple[int, ...], int] = {}
+        self.where: dict[tuple[int, ...], list[int]] = {}
+        self.slots = slots
+        self.tiers: list[list[tuple[int, ...]]] = [[], []]
+        """What the host's memory and its disk have, the longest unused first."""
 
     def block_of(self, content: tuple[int, ...]) -> int | None:
-        return self.where.get(content)
+        return next(iter(self.where.get(content, ())), None)
 
     def found(self, request: Request, tokens: int) -> list[int]:
         found: list[int] = []
@@ -65,6 +69,35 @@ class Cache:
             found.append(block)
         return found
 
+    def keep_there(self, content: tuple[int, ...], tier: int = 0) -> None:
+        if tier == len(self.tiers):
+            return
+        has = self.tiers[tier]
+        if content in has:
+            has.remove(content)
+        has.append(content)
+        if len(has) > self.slots[tier]:
+            self.keep_there(has.pop(0), tier + 1)
+
+    def there(self, request: Request, found: int, tokens: int) -> int:
+        """Return how many blocks behind those that were found the host has."""
+        many = 0
+        while (found + many + 1) * self.size <= tokens - 1:
+            content = tuple(request.text[: (found + many + 1) * self.size])
+            if not any(content in has for has in self.tiers):
+                break
+            many += 1
+        return many
+
+    def fetch(self, request: Request, found: int, many: int, step: Step) -> None:
+        for at in range(found, found + many):
+            content = tuple(request.text[: (at + 1) * self.size])
+            tier = 0 if content in self.tiers[0] else 1
+            self.tiers[tier].remove(content)
+            self.tiers[tier].append(content)
+            step.loads[tier] += 1
+        request.loaded += many * self.size
+
     def share(self, request: Request, blocks: list[int]) -> None:
         for block in blocks:
             if self.holders[block] == 0:
@@ -75,16 +108,20 @@ class Cache:
     def take(self, request: Request, count: int) -> None:
         for _ in range(count):
             block = self.free.pop(0)
-            self.where.pop(self.content.pop(block, ()), None)
+            if block in self.content:
+                content = self.content.pop(block)
+                self.where[content].remove(block)
+                if not self.where[content]:
+                    self.keep_there(content)
             self.holders[block] = 1
             request.blocks.append(block)
 
     def keep(self, request: Request) -> None:
         for at in range(request.computed // self.size):
             content, block = tuple(request.text[: (at + 1) * self.size]), request.blocks[at]
-            if self.keeps and block not in self.content and self.block_of(content) is None:
+            if self.keeps and block not in self.content:
                 self.content[block] = content
-                self.where[content] = block
+                self.where.setdefault(content, []).append(block)
 
     def release(self, request: Request) -> None:
         for block in reversed(request.blocks):
@@ -105,6 +142,8 @@ class Step:
     """Of those that it makes tokens for: how many."""
     drafts: int = 0
     """Tokens that it checks besides."""
+    loads: list[int] = field(default_factory=lambda: [0, 0])
+    """Blocks that come from each tier."""
     late: list[bool] = field(default_factory=list)
     """Of those that it makes a token for: whether there was a preemption since the one before."""
     start: int = 0
@@ -121,9 +160,38 @@ def text_of(requests: Requests, r: int) -> list[int]:
     shared = min(len(names) * requests.shared_block, int(requests.prompt[r]))
     unit = max(1, requests.shared_block)
     # Numbers, which hash faster than pairs.
-    return [
+    own = [
         names[at // unit] * 100 + at % unit if at < shared else -(r * 1000 + at + 1) for at in range(tokens)
     ]
+    if requests.follows and (reused := int(requests.follows.reused[r])):
+        own[:reused] = text_of(requests, int(requests.follows.of(r)[0]))[:reused]
+    return own
+
+
+class Sessions:
+    """Which requests still wait for others."""
+
+    def __init__(self, requests: Requests) -> None:
+        own = requests.follows
+        many = len(requests)
+        self.waits = {r: {*own.of(r).tolist()} for r in range(many) if len(own.of(r))} if own else {}
+        self.delay = own.delay.tolist() if own else []
+
+    def come(self, finished: Request, of: list[Request]) -> list[Request]:
+        """Return the requests that come because one is done."""
+        found = []
+        for r, waits in list(self.waits.items()):
+            waits.discard(finished.number)
+            if not waits:
+                del self.waits[r]
+                of[r].arrival = finished.last + self.delay[r]
+                found.append(of[r])
+        return found
+
+
+def in_order(requests: Iterable[Request]) -> deque[Request]:
+    """Return requests in the order in which they come."""
+    return deque(sorted(requests, key=lambda each: (each.arrival, each.number)))
 
 
 class Reference:
@@ -149,8 +217,11 @@ class Reference:
         self.own = self.requests
         """Those that may have blocks here."""
         self.clients = requests.clients
-        self.cache = Cache(engine.blocks, engine.block, engine.cached)
-        self.ahead = deque(self.requests)
+        self.cache = Cache(
+            engine.blocks, engine.block, engine.cached, engine.slots if engine.cached else (0, 0)
+        )
+        self.sessions = Sessions(requests)
+        self.ahead = deque(each for each in self.requests if each.number not in self.sessions.waits)
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
         self.flights: deque[Step] = deque()
@@ -158,8 +229,15 @@ class Reference:
         self.now = self.device = 0
         self.finished = 0
 
-    def run(self) -> None:
+    def run(self, until: int | None = None) -> None:
+        """Serve all, or what is done by some ns, before anything is scheduled then."""
+
+        def late(ns: int) -> bool:
+            return until is not None and ns > until
+
         while self.finished < len(self.requests):
+            if late(self.now + 1):
+                return
             while self.ahead and 0 <= self.ahead[0].arrival <= self.now:
                 self.waiting.append(self.ahead.popleft())
             if len(self.flights) < (2 if self.engine.ahead else 1) and (self.running or self.waiting):
@@ -173,6 +251,8 @@ class Reference:
                     self.flights.append(step)
                     self.steps.append(step)
                     continue
+            if late(self.flights[0].end if self.flights else self.ahead[0].arrival + 1):
+                return
             if self.flights:
                 self.results(self.flights.popleft())
                 self.check()
@@ -182,6 +262,11 @@ class Reference:
 
     def idle(self) -> None:
         """Nothing was there to do."""
+
+    def come(self, finished: Request) -> deque[Request]:
+        """Return what is ahead since a request is done."""
+        new = self.sessions.come(finished, self.requests)
+        return in_order([*self.ahead, *new]) if new else self.ahead
 
     def schedule(self) -> Step:
         engine, step, budget = self.engine, Step(), self.engine.budget
@@ -220,7 +305,8 @@ class Reference:
             idle = sum(self.cache.holders[block] == 0 for block in found)
             if -(-(tokens + self.more) // engine.block) - len(found) > len(self.cache.free) - idle:
                 break
-            computed = len(found) * engine.block + self.brings(request)
+            loads = self.cache.there(request, len(found), tokens)
+            computed = (len(found) + loads) * engine.block + self.brings(request)
             new = min(tokens - computed, budget)
             drafts = self.more if new == 1 and computed >= request.prompt else 0
             if new + drafts > budget:
@@ -229,7 +315,8 @@ class Reference:
             self.running.append(request)
             self.cache.share(request, found)
             request.computed = computed
-            request.hit += len(found) * engine.block
+            request.hit += (len(found) + loads) * engine.block
+            self.cache.fetch(request, len(found), loads, step)
             self.cache.take(request, self.lacks(request, computed + new + drafts))
             if request.begun < 0:
                 request.begun = self.now
@@ -284,6 +371,7 @@ class Reference:
                 (self.running if request in self.running else self.waiting).remove(request)
                 self.cache.release(request)
                 self.finished += 1
+                self.ahead = self.come(request)
                 if (
                     self.clients
                     and self.ahead
@@ -311,8 +399,10 @@ class Reference:
         self.waiting.popleft()
         self.running.append(request)
         self.cache.share(request, found)
-        request.computed = len(found) * self.engine.block + self.brings(request)
-        request.hit += len(found) * self.engine.block
+        loads = self.cache.there(request, len(found), request.prompt + request.made)
+        request.computed = (len(found) + loads) * self.engine.block + self.brings(request)
+        request.hit += (len(found) + loads) * self.engine.block
+        self.cache.fetch(request, len(found), loads, step)
         if request.begun < 0:
             request.begun = self.now
         if new:
@@ -374,7 +464,8 @@ class Sglang(Reference):
             if self.running and blocks * self.engine.block + reserved + answer > free * self.engine.block:
                 break
             reserved += self.share(request)
-            left = 0 if self.brings(request) else tokens - len(found) * self.engine.block
+            there = len(found) + self.cache.there(request, len(found), tokens)
+            left = 0 if self.brings(request) else tokens - there * self.engine.block
             new = min(left, budget)
             request.cut = new < left
             self.begin(step, request, found, new)
@@ -425,12 +516,13 @@ class TensorRt(Reference):
             free = len(self.cache.free) - sum(self.cache.holders[block] == 0 for block in found)
             if sum(map(self.promised, [*self.running, request])) - len(found) > free:
                 break
-            new = request.prompt + request.made - len(found) * self.engine.block - self.brings(request)
+            there = len(found) + self.cache.there(request, len(found), request.prompt + request.made)
+            new = request.prompt + request.made - there * self.engine.block - self.brings(request)
             too_long = request.prompt > self.engine.budget and budget == self.engine.budget
             if new > budget and not too_long:
                 break
             new = min(new, budget)
-            computed = len(found) * self.engine.block + self.brings(request)
+            computed = there * self.engine.block + self.brings(request)
             drafts = self.more if new == 1 and computed >= request.prompt else 0
             if drafts and new + drafts > budget:
                 break
@@ -455,11 +547,15 @@ class Together:
         self.ranks = [Reference(requests, engine, lambda step, of: 0) for _ in range(engine.ranks)]
         self.requests = self.ranks[0].requests
         for rank in self.ranks:
-            rank.requests, rank.own, rank.ahead, rank.clients = self.requests, [], deque(), 0
+            rank.requests, rank.own, rank.clients = self.requests, [], 0
+            rank.sessions = self.ranks[0].sessions
+        self.ahead = self.ranks[0].ahead
+        for rank in self.ranks:
+            rank.ahead = deque()
         self.steps: list[tuple[int, int, int, int, int, int]] = []
 
     def run(self) -> None:
-        ahead, flights = deque(self.requests), deque[list[Step]]()
+        ahead, flights = self.ahead, deque[list[Step]]()
         now = device = 0
         while any(request.last < 0 for request in self.requests):
             while ahead and 0 <= ahead[0].arrival <= now:
@@ -493,6 +589,8 @@ class Together:
                 parts = flights.popleft()
                 for rank, step in zip(self.ranks, parts, strict=True):
                     rank.results(step)
+                for rank in self.ranks:
+                    ahead, rank.ahead = in_order([*ahead, *rank.ahead]) if rank.ahead else ahead, deque()
                 now = max(now, parts[0].end)
                 for finished in range(done + 1, 1 + sum(each.last >= 0 for each in self.requests)):
                     if self.clients and self.clients + finished - 1 < len(self.requests):

@@ -65,12 +65,104 @@ def test_a_prefix_is_shared() -> None:
             "prefix: got '6', expected at most 5, the shortest input",
         ),
         ("nothing", "load nothing: there is no such file"),
+        (
+            "sessions:rate=1,input=1,output=1,think=1s",
+            "missing key 'turns', expected one of rate, sessions, turns",
+        ),
+        (
+            "sessions:rate=1,turns=2,input=1,output=1,think=1",
+            "think: got '1', expected a time, or a range of times",
+        ),
+        ("sessions:rate=1,turns=2,input=1,output=1,think=5s-2s", "think: got '5s-2s', expected a time"),
+        (
+            "sessions:rate=1,turns=9,input=9000000,output=1,think=0s",
+            "expected sessions of at most 10,000,000 tokens",
+        ),
+        ("sessions:rate=1,turns=2000000,sessions=9,input=1,output=1,think=0s", "expected at most 2 M"),
+        (
+            "sessions:rate=1,turns=2,input=4,output=1,think=0s,prefix=5",
+            "expected at most 4, the shortest input",
+        ),
+        ("sessions:rate=1,turns=2,input=4,output=1,think=1000h,requests=3", "no key 'requests'"),
     ],
 )
 def test_a_wrong_text_is_refused(text: str, words: str) -> None:
     with pytest.raises(InputError) as error:
         load_requests(text)
     assert words in str(error.value)
+
+
+def test_sessions_are_drawn() -> None:
+    text = "sessions:rate=2,sessions=2000,turns=1-5,input=10-30,output=5-9,think=1s-3s,prefix=8"
+    found = load_requests(text, 3)
+    follows = found.follows
+    assert follows is not None and found.shared_block == 8
+    heads = found.arrival >= 0
+    assert heads.sum() == 2000 == follows.sessions.max() + 1 and (follows.counts == ~heads).all()
+    assert np.diff(found.arrival[heads]).mean() == pytest.approx(5e8, rel=0.05)
+    assert np.bincount(follows.sessions).mean() == pytest.approx(3, rel=0.05)
+    assert (follows.delay[heads] == 0).all() and (follows.reused[heads] == 0).all()
+    assert follows.delay[~heads].min() >= 10**9 and follows.delay.max() <= 3 * 10**9
+    for r in np.flatnonzero(~heads):
+        (former,) = follows.of(r)
+        # It begins with all that was said, and adds its own.
+        assert follows.reused[r] == found.prompt[former] + found.output[former]
+        assert 10 <= found.prompt[r] - follows.reused[r] <= 30
+    first = cut(found, 100, 2.0)
+    assert first.follows and first.arrival.tolist() == [
+        round(each / 2) if each >= 0 else -1 for each in found.arrival[:100].tolist()
+    ]
+    assert first.follows.former.tolist() == follows.former[: follows.begin[100]].tolist()
+
+
+SESSIONS = (
+    '{"id": 1, "arrival_s": 5, "input_tokens": 9, "output_tokens": 3}\n'
+    '{"id": "b", "after": 1, "delay_s": 2, "input_tokens": 12, "output_tokens": 4, "reused_tokens": 12}\n'
+    '{"id": "c", "arrival_s": 4, "input_tokens": 5, "output_tokens": 1}\n'
+    '{"after": ["c", "b", "c"], "input_tokens": 7, "output_tokens": 1, "reused_tokens": 6}\n'
+)
+
+
+def test_a_log_says_who_follows(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(SESSIONS)
+    found = load_requests(path)
+    follows = found.follows
+    assert follows is not None and found.arrival.tolist() == [0, 10**9, -1, -1]
+    assert found.prompt.tolist() == [5, 9, 12, 7]
+    assert [follows.of(r).tolist() for r in range(4)] == [[], [], [1], [0, 2]]
+    assert follows.delay.tolist() == [0, 0, 2 * 10**9, 0] and follows.reused.tolist() == [0, 0, 12, 6]
+    assert follows.sessions.tolist() == [0] * 4
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ('"after": "z"', ":2: after: got 'z', expected the id of an earlier line"),
+        ('"after": "x1"', "expected the id of an earlier line (did you mean 'x'?)"),
+        ('"after": []', "after: got [], expected the id of an earlier line, or several"),
+        ('"after": [["x"]]', "after: got ['x'], expected the id"),
+        ('"after": "x", "arrival_s": 3', "arrival_s: got 3, expected none with after"),
+        ('"after": "x", "delay_s": -1', "delay_s: got -1, expected s from 0"),
+        ('"after": "x", "delay_s": 2e8', "expected at most 1e+08 s"),
+        ('"after": "x", "reused_tokens": 4', "reused_tokens: got 4, expected tokens from 0 to 3"),
+        ('"after": "x", "reused_tokens": true', "reused_tokens: got True, expected tokens from 0 to 3"),
+        ('"after": "x", "reused_tokens": 2, "hash_ids": [1]', "hash_ids: expected none with reused_tokens"),
+        ('"arrival_s": 3, "delay_s": 1', "delay_s: got 1, expected it with after only"),
+        ('"arrival_s": 3, "id": "x"', "id: got 'x', expected a name that no earlier line has"),
+        ('"arrival_s": 3, "id": 1.5', "id: got 1.5, expected text or a whole number"),
+        ('"id": "y"', "arrival_s: got nothing, expected s from 0"),
+    ],
+)
+def test_who_cannot_follow(keys: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    line = '{"id": "x", "arrival_s": 1, "input_tokens": 2, "output_tokens": 1}\n'
+    path.write_text(line + f'{{"input_tokens": 5, "output_tokens": 1, {keys}}}')
+    with pytest.raises(InputError) as error:
+        load_requests(path)
+    assert (words in str(error.value) and f"{path}:2" in str(error.value)) or "from the first request" in str(
+        error.value
+    )
 
 
 LOGS = {

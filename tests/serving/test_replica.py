@@ -17,7 +17,7 @@ from armillary.serving.outcome import joined
 from armillary.serving.replica import Engine, Served, serve_replica
 from armillary.serving.requests import Requests
 
-from .conftest import apart, engines, loads, table
+from .conftest import apart, engines, loads, sessions, table
 from .reference import RULES, Reference, Step, Together
 
 TABLE = table()
@@ -51,7 +51,7 @@ def served(requests: Requests, engine: Engine) -> Served:
 @settings(max_examples=60)
 @given(st.data())
 def test_it_is_the_reference_step_by_step(rule: str, data: st.DataObject) -> None:
-    requests = data.draw(loads())
+    requests = data.draw(loads() | sessions())
     engine = data.draw(engines(requests, (rule,)))
     slow, fast = RULES[rule](requests, engine, price), served(requests, engine)
     slow.run()
@@ -67,6 +67,56 @@ def test_it_is_the_reference_step_by_step(rule: str, data: st.DataObject) -> Non
     for name in ("begun", "first", "last", "preempted", "hit", "again", "stalled"):
         assert getattr(fast, name).tolist() == of(name), name
     assert fast.requests.arrival.tolist() == of("arrival")
+
+
+@pytest.mark.parametrize("rule", c.RULES)
+@settings(max_examples=150)
+@given(st.data())
+def test_what_tiers_keep_is_that_of_the_reference(rule: str, data: st.DataObject) -> None:
+    requests = data.draw((loads(12) | sessions(12)).filter(lambda each: each.alike))
+    engine = data.draw(engines(requests, (rule,)))
+    # Few blocks, so that most are taken before they are found.
+    least = -(-int((requests.prompt + requests.output).max()) // engine.block)
+    engine = replace(
+        engine, cached=True, blocks=least + data.draw(st.integers(0, 3)), sequences=data.draw(st.sampled_from((1, 3))),
+        slots=(data.draw(st.sampled_from((0, 1, 3, 8, 100))), data.draw(st.sampled_from((0, 0, 2, 5, 100)))),
+        load_ps=(data.draw(st.sampled_from((0, 1, 700_000))), data.draw(st.sampled_from((0, 3, 900_000)))),
+    )  # fmt: skip
+
+    def slower(step: Step, request: object) -> int:
+        ps = sum(many * each for many, each in zip(step.loads, engine.load_ps, strict=True))
+        return price(step, request) + -(-ps // 1000)
+
+    slow, fast = RULES[rule](requests, engine, slower), served(requests, engine)
+    slow.run()
+    assert fast.steps[:, [c.L_START, c.L_END]].tolist() == [[each.start, each.end] for each in slow.steps]
+    for name in ("begun", "first", "last", "preempted", "hit", "again", "loaded", "stalled"):
+        assert getattr(fast, name).tolist() == [getattr(each, name) for each in slow.requests], name
+    assert (fast.loaded <= fast.hit).all()
+    waits = joined(requests, [fast], [np.arange(len(requests))]).waits
+    assert all((each >= 0).all() for each in waits.values())
+    assert (sum(waits.values()) == fast.last - fast.requests.arrival).all()
+
+
+@pytest.mark.parametrize("rule", c.RULES)
+def test_what_comes_from_the_host_takes_a_transfer_and_no_computing(rule: str) -> None:
+    # The second takes all blocks of the device, so the third finds the first's with the host alone.
+    requests = Requests(
+        np.array([0, 10**5, 2 * 10**5]), np.array([33, 47, 33]), np.array([1, 1, 1]), 0, ((0,), (), (0,)), 32
+    )
+    engine = Engine(64, 16, 4, 12, ahead=False, rule=rule)
+    without, there, disk, both = (
+        served(requests, replace(engine, slots=each, load_ps=(50_000, 200_000)))
+        for each in ((0, 0), (8, 0), (0, 8), (3, 8))
+    )
+    assert without.hit.tolist() == [0, 0, 0] and there.loaded.tolist() == there.hit.tolist() == [0, 0, 32]
+    assert disk.loaded.tolist() == both.loaded.tolist() == there.loaded.tolist()
+    assert disk.last[2] - there.last[2] == 8 * 150 > both.last[2] - there.last[2] > 0
+    # Eight blocks of 50 ns, and one token.
+    assert there.steps[2, c.L_TOKENS] == 1
+    one = served(Requests(np.zeros(1, np.int64), np.array([1]), np.array([1])), engine)
+    took = there.last[2] - there.begun[2]
+    assert 8 * 50 + one.last[0] <= took < without.last[2] - without.begun[2]
 
 
 @pytest.mark.parametrize("rule", c.RULES)
@@ -131,7 +181,7 @@ def test_a_step_with_drafts_gives_as_many_tokens_as_are_said() -> None:
 @settings(max_examples=60)
 @given(st.data())
 def test_ranks_that_share_experts_are_the_reference(data: st.DataObject) -> None:
-    requests = data.draw(loads())
+    requests = data.draw(loads() | sessions())
     engine = replace(data.draw(engines(requests)), ranks=data.draw(st.integers(1, 3)))
     slow = Together(requests, engine, price)
     slow.run()
@@ -176,10 +226,15 @@ def test_prompts_wait_until_each_rank_has_one() -> None:
 @settings(max_examples=60)
 @given(st.data())
 def test_what_every_engine_keeps(data: st.DataObject) -> None:
-    requests = data.draw(loads())
+    requests = data.draw(loads() | sessions())
     engine = data.draw(engines(requests, c.RULES))
     found = served(requests, engine)
     arrival, steps = found.requests.arrival, found.steps
+    if follows := requests.follows:
+        # None comes before those that it follows are done.
+        for r in range(len(requests)):
+            if len(former := follows.of(r)):
+                assert arrival[r] == found.last[former].max() + follows.delay[r]
     # No token before its request, its prompt and the tokens before it.
     assert (arrival <= found.begun).all() and (found.begun < found.first).all()
     assert (found.last - found.first >= 1000 * (requests.output - 1)).all()
@@ -230,6 +285,18 @@ def test_the_last_token_of_a_cut_prompt_is_no_token_of_an_answer() -> None:
     requests = Requests(np.zeros(5, np.int64), np.array([1, 9, 1, 1, 1]), np.array([1, 1, 1, 1, 2]))
     steps = served(requests, Engine(3, 3, 1, 11, rule="sglang")).steps
     assert steps[:, c.L_NEW].tolist() == [3, 3, 3, 2, 2, 0]
+
+
+def test_a_second_block_of_equal_content_is_found_when_the_first_is_taken() -> None:
+    # Of a prompt one token at least is computed, so two fill a block with the same four; a third takes all free blocks,
+    # among them that of the first, which is done.
+    requests = Requests(
+        np.array([0, 0, 1, 20_000]), np.array([4, 4, 43, 5]), np.array([1, 20, 1, 1]), 0,
+        ((0,), (0,), (), (0,)), 4,
+    )  # fmt: skip
+    found = served(requests, Engine(64, 16, 4, 13, ahead=False))
+    assert found.most_blocks == 13 and found.last[2] < found.begun[3] < found.last[1]
+    assert found.hit.tolist() == [0, 0, 0, 4] and not found.preempted.any()
 
 
 def test_a_front_end_takes_one_prompt_after_another() -> None:

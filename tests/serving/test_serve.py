@@ -18,23 +18,26 @@ from hypothesis import strategies as st
 import armillary
 from armillary.base.errors import InputError
 from armillary.cli import main
+from armillary.explore.deploy.cost import bill
 from armillary.serving import columns as c
 from armillary.serving.kernels import INGEST_NS, TOKEN_PS
 from armillary.serving.load import load_requests
 from armillary.serving.replica import serve_replica
 from armillary.serving.result import Serving, engine_lines
+from armillary.serving.router import shares
 from armillary.serving.serve import find_rate
-from armillary.serving.service import serve_all, share_of, shares_of
+from armillary.serving.service import serve_all, share_of
 from armillary.serving.spread import Wanted, as_published
 from armillary.workload.models import Decoder, read_model
 
-from .conftest import engines, loads, table
+from .conftest import engines, loads, sessions, table
 
 TINY = {
     "kind": "decoder", "name": "tiny", "hidden": 256, "layers": 2, "vocabulary": 1024, "context": 2048,
     "tied": False, "norm": "rms", "activation": "swiglu",
     "attention": {"heads": 8, "kv_heads": 4}, "mlp": {"size": 512},
 }  # fmt: skip
+APART = {"prefill_replicas": 1, "decode_replicas": 1}
 LOAD = "poisson:rate=2000,requests=12,input=64,output=8"
 
 
@@ -73,7 +76,7 @@ def test_replicas_share_a_load(serve: Callable[..., Serving]) -> None:
     assert two.outcome.replica.tolist() == [0, 1] * 6
     # Each replica is served as if it were alone.
     requests = load_requests(LOAD)
-    for at, mine in enumerate(shares_of(requests, 2)):
+    for at, mine in enumerate(shares(requests, 2, "round-robin") or ()):
         alone = serve("1xh100", share_of(requests, mine, 2, at))
         assert two.outcome.last[mine].tolist() == alone.outcome.last.tolist()
 
@@ -81,10 +84,11 @@ def test_replicas_share_a_load(serve: Callable[..., Serving]) -> None:
 @pytest.mark.parametrize(("clients", "replicas"), [(5, 2), (1, 4), (3, 3)])
 def test_clients_are_divided(clients: int, replicas: int) -> None:
     requests = load_requests(f"closed:clients={clients},requests=11,input=4,output=2")
-    shares = shares_of(requests, replicas)
-    parts = [share_of(requests, mine, len(shares), at) for at, mine in enumerate(shares)]
+    found = shares(requests, replicas, "round-robin")
+    assert found is not None
+    parts = [share_of(requests, mine, len(found), at) for at, mine in enumerate(found)]
     assert sum(each.clients for each in parts) == clients and all(each.clients for each in parts)
-    assert sorted(np.concatenate(shares)) == list(range(11))
+    assert sorted(np.concatenate(found)) == list(range(11))
     assert all((each.arrival == 0).sum() == min(each.clients, len(each)) for each in parts)
 
 
@@ -162,7 +166,7 @@ def test_a_model_that_is_no_decoder_is_refused() -> None:
 @settings(max_examples=25)
 @given(st.data())
 def test_a_fleet_by_classes_is_each_replica_by_itself(data: st.DataObject) -> None:
-    one = data.draw(loads(4))
+    one = data.draw(loads(4) | sessions(4))
     # Some later, some equal, some longer.
     parts = [
         one,
@@ -207,6 +211,73 @@ def test_the_largest_load_keeps_within_the_objective(tiny: str) -> None:
     ):
         with pytest.raises(InputError, match=message):
             find_rate(tiny, "1xh100", wrong, slo=slo)
+
+
+def test_replicas_fail_and_are_started(serve: Callable[..., Serving]) -> None:
+    load, more = "poisson:rate=20000,requests=40,input=64,output=8", {"replicas": 3, "ingest_ns": 0}
+    calm = serve("1xh100", load, router="least-loaded", **more)
+    found = serve(
+        "1xh100", load, router="least-loaded", fail="mtbf=2ms,repair=100us",
+        scale="target=4,start=200us,every=100us,hold=1ms", **more,
+    )  # fmt: skip
+    own = found.outcome
+    assert own.failures > 0 and own.waits["failed"].any() and found.interval_s("tpot") is None
+    assert 1 / 3 < own.there_share < 1 == calm.outcome.there_share and own.busy < calm.outcome.busy
+    assert "failures; " in repr(found) and "of 3 replicas on average" in repr(found)
+    assert (
+        sum("fails by itself" in each or "are wanted as" in each for each in found.service.assumptions) == 2
+    )
+    one, other = (bill(each, {"npu": {"rent": "1 USD"}}) for each in (found, calm))
+    # Who is not there costs nothing.
+    assert one.per_hour and other.per_hour
+    assert one.per_hour == pytest.approx(own.there_share * other.per_hour)
+    for options, words in (
+        ({"prefill_replicas": 1, "decode_replicas": 1}, "fail: where prefill and decoding are apart"),
+        ({"fail": "", "scale": "target=1"}, "scale target=1: there is one replica, expected more"),
+    ):
+        with pytest.raises(InputError, match=words):
+            serve("2xh100", LOAD, **{"fail": "mtbf=1s,repair=1s"} | options)
+    with pytest.raises(InputError, match="fail: clients of a closed loop stay with a replica"):
+        serve("1xh100", "closed:clients=2,requests=4,input=8,output=2", fail="mtbf=1s,repair=1s")
+
+
+def test_the_host_keeps_blocks(serve: Callable[..., Serving]) -> None:
+    load = "sessions:rate=2000,sessions=12,turns=3,input=40,output=8,think=1ms"
+    few = {"blocks": 12, "sequences": 2}
+    none, some = (
+        serve("1xh100", load, **few),
+        serve("1xh100", load, kv_host="4MiB", kv_host_rate="50GB/s", **few),
+    )
+    # Of a token two of 4 heads of 32 in bf16, of 2 layers.
+    assert some.service.engine.slots[0] == 4 * 2**20 // (16 * 2 * 4 * 32 * 2 * 2)
+    assert some.outcome.hit.sum() > none.outcome.hit.sum() and some.interval_s("ttft") is None
+    assert "% from the host" in repr(some) and "host" not in repr(none)
+    assert (sum(some.outcome.waits.values()) == some.outcome.last - some.outcome.requests.arrival).all()
+    slow = serve("1xh100", load, kv_host="4MiB", kv_host_rate="10MB/s", **few)
+    assert slow.ttft_s.mean > some.ttft_s.mean
+    pools = serve(
+        "2xh100", "constant:rate=900,requests=9,input=64,output=4,prefix=48", kv_host="1MiB", **APART
+    )
+    assert (
+        pools.service.prefill
+        and pools.service.prefill.engine.slots[0]
+        and not any(pools.service.engine.slots)
+    )
+    disk = serve("1xh100", load, kv_host="64KiB", kv_ssd="4MiB", **few)
+    assert disk.service.engine.slots == (4, 256) and disk.outcome.hit.sum() == some.outcome.hit.sum()
+    told = "its disk 256, back at 10 GB/s to each replica, as of two NVMe drives"
+    assert any(told in each for each in disk.service.assumptions)
+    for options, words in (
+        ({"kv_host": "4"}, "kv-host 4: "),
+        ({"kv_host": "1kB"}, "kv-host 1kB: 0 blocks of 16 KiB for each rank, expected 1 to"),
+        ({"kv_host": "1GB", "kv_host_rate": "fast"}, "kv-host-rate fast: "),
+        ({"kv_host_rate": "1GB/s"}, "kv-host-rate 1GB/s: expected it with kv-host only"),
+        ({"kv_host": "1GB", "kv_ssd_rate": "1GB/s"}, "kv-ssd-rate 1GB/s: expected it with kv-ssd only"),
+        ({"kv_ssd": "1GB", "kv_ssd_rate": "0GB/s"}, "kv-ssd-rate 0GB/s: expected a rate above 0"),
+        ({"kv_host": "1GB", "cached": False}, "no blocks are kept on the devices"),
+    ):
+        with pytest.raises(InputError, match=words):
+            serve("1xh100", LOAD, **options)
 
 
 def test_means_have_an_interval_where_kernels_were_measured(serve: Callable[..., Serving]) -> None:

@@ -17,8 +17,8 @@ from armillary.cli.values import complete_costs, complete_models
 _HELP = f"""{COMMANDS["serve"]}
 
 MODEL is a name of `armillary generate list`, a model file, or a Hugging Face config.json. A load is drawn, as
-poisson:rate=4,requests=500,input=1024,output=256 (or gamma, constant, closed), or is the file of a log: JSON lines with
-arrival_s, input_tokens and output_tokens, or one of Mooncake, vLLM, Azure or BurstGPT.
+poisson:rate=4,requests=500,input=1024,output=256 (or gamma, constant, closed, sessions), or is the file of a log: JSON
+lines with arrival_s, input_tokens and output_tokens, or one of Mooncake, vLLM, Azure or BurstGPT.
 """
 LOAD, REPLICA, ENGINE = "Load", "Replica", "Engine"
 
@@ -83,7 +83,8 @@ engine_options = _together(
         show_default=True,
         metavar="NAME",
         heading=REPLICA,
-        help="How a request finds its replica: round-robin, or least-loaded, that with the fewest.",
+        help="How a request finds its replica: round-robin; least-loaded, that with the fewest; prefix, that which has "
+        "most of its prompt; session, that of the requests it follows.",
     ),
     option(
         "--engine",
@@ -241,6 +242,48 @@ def with_times(options: Mapping[str, object], overhead: str | None, ingest: str 
         help="Devices over which whole experts are divided: 1, or all of a replica.")  # fmt: skip
 @option(
     "--blocks", type=int, heading=ENGINE, help="Blocks of a replica; by default as many as the memory holds."
+)
+@option(
+    "--fail",
+    default="",
+    metavar="SPEC",
+    heading=REPLICA,
+    help="Let replicas fail, e.g. mtbf=24h,repair=10min; their requests are computed again.",
+)
+@option(
+    "--scale",
+    default="",
+    metavar="SPEC",
+    heading=REPLICA,
+    help="Start and stop replicas, up to --replicas: target=32,min=1,start=60s,every=15s,hold=5min.",
+)
+@option(
+    "--kv-host",
+    default="",
+    metavar="SIZE",
+    heading=ENGINE,
+    help="Memory of the host, for each replica, that keeps blocks which are taken on the devices, e.g. 200GiB.",
+)
+@option(
+    "--kv-host-rate",
+    default="",
+    metavar="RATE",
+    heading=ENGINE,
+    help="Of transfers from there to each device, e.g. 25GB/s; by default 50 GB/s.",
+)
+@option(
+    "--kv-ssd",
+    default="",
+    metavar="SIZE",
+    heading=ENGINE,
+    help="Of its disk, for blocks that are taken in that memory, or without that on the devices.",
+)
+@option(
+    "--kv-ssd-rate",
+    default="",
+    metavar="RATE",
+    heading=ENGINE,
+    help="Of transfers from there to each replica; by default 10 GB/s.",
 )
 @option(
     "--slo",

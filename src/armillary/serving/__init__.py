@@ -13,5 +13,7 @@ without prompts, what prompts of others add to it, and what a preemption costs. 
 `tests/serving/reference.py` does the same with objects and lists, step by step.
 
 Where prompts are computed apart (`pools`), a request is served by two loops, with a transfer over the machine's network
-between them (`transfer`). A router that looks at the replicas (`router`) stops their loops at each arrival.
+between them (`transfer`). A router that looks at the replicas (`router`) stops their loops at each arrival (`fleet`),
+and so do failures of replicas, and replicas that start and stop (`lives`). Requests may come when others are done
+(`sessions`, `ahead_kernel`), and blocks that are taken on a device may be kept by its host (`tier_kernel`).
 """

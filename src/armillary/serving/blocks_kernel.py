@@ -1,13 +1,15 @@
 """Blocks of the KV cache: free ones in the order in which they were freed, and what each still holds.
 
 As in vLLM, a block that is freed keeps its tokens until it is taken, the longest free first, so a request that begins
-with the same tokens finds them. A block has a content, -1: none, and `where` (contents) the block
-that has it. Free blocks are a doubly linked list, `before` and `behind`; its ends are in the state.
+with the same tokens finds them. A block has a content, -1: none, and `where` (contents) the first block
+that has it. Others of the same content, which requests computed at the same time, are a ring with that one (`next`,
+`last`), in the order in which they were filled: when the first is taken, the next is found, as in vLLM's map of blocks.
+Free blocks are a doubly linked list, `before` and `behind`; its ends are in the state.
 """
 
 from __future__ import annotations
 
-from armillary.base.jit import inner
+from armillary.base.jit import inner, use
 from armillary.serving.columns import (
     P_BLOCK,
     P_CACHED,
@@ -18,6 +20,8 @@ from armillary.serving.columns import (
     S_FREE,
     S_LAST_FREE,
 )  # fmt: skip
+
+put = use("armillary.serving.tier_kernel").put
 
 
 @inner
@@ -49,6 +53,23 @@ def append(st, pool, block):
 
 
 @inner
+def forget(par, st, pool, tables, block):
+    """Let nobody find what a block holds; another block of the same content, or a tier's, is found from now on."""
+    what, where = pool[3][block], tables[2]
+    if what < 0:
+        return
+    following, last = pool[4][block], pool[5][block]
+    if following == block:
+        where[what] = -1
+        put(par, st, tables, what)
+    else:
+        pool[4][last], pool[5][following] = following, last
+        if where[what] == block:
+            where[what] = following
+    pool[3][block] = -1
+
+
+@inner
 def take(par, st, pool, req, tables, r, many):
     """Give a request `many` further blocks; there are as many free ones."""
     n = par[P_REQUESTS]
@@ -57,16 +78,13 @@ def take(par, st, pool, req, tables, r, many):
     if par[P_CACHED] == 0:
         st[S_FREE] -= many
         return
-    table, where = tables[0], tables[2]
+    table = tables[0]
     first = req[R_TABLE * n + r]
     for i in range(held, held + many):
         block = st[S_FIRST_FREE]
         unlink(st, pool, block)
-        old = pool[3][block]
-        if old >= 0:
-            where[old] = -1
         # Found by others once its tokens are computed; see `keep`.
-        pool[3][block] = -1
+        forget(par, st, pool, tables, block)
         pool[2][block] = 1
         table[first + i] = block
 
@@ -77,14 +95,21 @@ def keep(par, pool, req, tables, r, before, after):
     if par[P_CACHED] == 0:
         return
     n, size = par[P_REQUESTS], par[P_BLOCK]
-    table, content, where = tables
+    table, content, where = tables[0], tables[1], tables[2]
     first = req[R_TABLE * n + r]
     for i in range(before // size, after // size):
         what, block = content[first + i], table[first + i]
-        # Another block may have the same content: the first stays the one that is found.
-        if where[what] < 0 and pool[3][block] < 0:
-            where[what] = block
-            pool[3][block] = what
+        if pool[3][block] >= 0:
+            continue
+        pool[3][block] = what
+        head = where[what]
+        if head < 0:
+            where[what] = pool[4][block] = pool[5][block] = block
+        else:
+            # Another block has the same content: that one stays the one that is found.
+            last = pool[5][head]
+            pool[4][block], pool[5][block] = head, last
+            pool[4][last] = pool[5][head] = block
 
 
 @inner

@@ -16,8 +16,9 @@ import numpy as np
 
 from armillary.base.counts import check_count
 from armillary.base.errors import InputError, nearest, one_of
-from armillary.base.units import whole
+from armillary.base.units import parse_time, whole
 from armillary.serving.requests import MOST_LENGTH, MOST_NS, MOST_REQUESTS, Ints, Requests
+from armillary.serving.sessions import turns
 
 NS = 10**9
 _COMMON = {"requests": "1000", "input": "", "output": "", "prefix": "0"}
@@ -26,9 +27,19 @@ KINDS: dict[str, dict[str, str]] = {
     "gamma": {"rate": "", "cv": "", **_COMMON},
     "constant": {"rate": "", **_COMMON},
     "closed": {"clients": "", **_COMMON},
+    "sessions": {
+        "rate": "",
+        "sessions": "100",
+        "turns": "",
+        "input": "",
+        "output": "",
+        "think": "",
+        "prefix": "0",
+    },
 }
 """Kind -> its keys and their defaults; "": it must be given."""
 EXAMPLE = "poisson:rate=4,requests=500,input=1024,output=256"
+SESSIONS = "sessions:rate=0.5,sessions=100,turns=2-6,input=100-500,output=50-200,think=2s-10s"
 
 
 @dataclass(frozen=True)
@@ -68,6 +79,17 @@ class _Spec:
             raise self.error(key, f"tokens from 1 to {MOST_LENGTH:,}, or a range of them, e.g. 820-1024")
         return low, high
 
+    def times(self, key: str) -> tuple[int, int]:
+        """Return the ends of a range of times in ns: ``5s``, or ``500ms-5s``."""
+        parts = self.values[key].split("-")
+        try:
+            low, high = (round(parse_time(each)) for each in (parts[0], parts[-1]))
+        except (ValueError, OverflowError):
+            low, high = -1, -1
+        if len(parts) > 2 or not 0 <= low <= high <= MOST_NS:
+            raise self.error(key, "a time, or a range of times, e.g. 2s-10s")
+        return low, high
+
     def error(self, key: str, expected: str) -> InputError:
         return InputError(f"load {self.text}: {key}: got '{self.values[key]}', expected {expected}")
 
@@ -84,7 +106,8 @@ def load_requests(source: str | Path, seed: int = 0) -> Requests:
     """
     kind, colon, rest = str(source).partition(":")
     if colon and not Path(source).exists() and (kind in KINDS or "=" in rest):
-        return _drawn(_parsed(str(source), kind, rest), kind, seed)
+        spec = _parsed(str(source), kind, rest)
+        return _sessions(spec, seed) if kind == "sessions" else _drawn(spec, kind, seed)
     from armillary.serving.logs import read_log
 
     if not Path(source).exists() and not Path(source).suffix:
@@ -111,18 +134,17 @@ def cut(requests: Requests, first: int | None = None, speed: float = 1.0) -> Req
         raise InputError(
             f"speed {speed:g}: clients of a closed loop send when they have their answer, expected 1"
         )
+    if first is not None and first < len(requests):
+        requests = requests.part(np.arange(first))
     arrival = requests.arrival
     if speed != 1:
         late = float(arrival.max()) / speed
         if late > MOST_NS:
             raise InputError(f"speed {speed:g}: the last request would come after {late / NS:.3g} s, expected at most "
                              f"{MOST_NS / NS:.3g} s")  # fmt: skip
-        arrival = np.rint(arrival / speed).astype(np.int64)
-    shared = requests.shared
-    return replace(
-        requests, arrival=arrival[:first], prompt=requests.prompt[:first], output=requests.output[:first],
-        shared=None if shared is None else shared[:first],
-    )  # fmt: skip
+        # Who follows others comes when they are done: nobody thinks faster.
+        arrival = np.where(arrival < 0, -1, np.rint(arrival / speed)).astype(np.int64)
+    return replace(requests, arrival=arrival)
 
 
 def _parsed(text: str, kind: str, rest: str) -> _Spec:
@@ -131,17 +153,18 @@ def _parsed(text: str, kind: str, rest: str) -> _Spec:
             f"load {text}: no kind '{kind}'{nearest(kind, KINDS)}, expected {one_of(KINDS)}, or a file"
         )
     keys, values = KINDS[kind], {}
+    example = SESSIONS if kind == "sessions" else EXAMPLE
     for part in filter(None, rest.split(",")):
         key, equals, value = (each.strip() for each in part.partition("="))
         if not equals or key not in keys:
             near = nearest(key, keys)
-            raise InputError(f"load {text}: no key '{key}'{near}, expected {one_of(keys)}, as in {EXAMPLE}")
+            raise InputError(f"load {text}: no key '{key}'{near}, expected {one_of(keys)}, as in {example}")
         if key in values:
             raise InputError(f"load {text}: {key} is given twice, expected once")
         values[key] = value
     for key, usual in keys.items():
         if key not in values and not usual:
-            raise InputError(f"load {text}: missing key '{key}', expected {one_of(keys)}, as in {EXAMPLE}")
+            raise InputError(f"load {text}: missing key '{key}', expected {one_of(keys)}, as in {example}")
         values.setdefault(key, usual)
     return _Spec(text, values)
 
@@ -159,6 +182,31 @@ def _drawn(spec: _Spec, kind: str, seed: int) -> Requests:
     # The shared tokens are one block of that size.
     shared = ((0,),) * n if prefix else None
     return Requests(arrival.astype(np.int64), prompt, output, clients, shared, prefix, spec.text)
+
+
+def _sessions(spec: _Spec, seed: int) -> Requests:
+    """Return drawn sessions, which begin independently: turns first, then inputs, answers, thinking and gaps."""
+    n = spec.count("sessions", 1, 2**31)
+    least, most = spec.lengths("turns")
+    check_count(n * most, MOST_REQUESTS, f"load {spec.text}: turns", "fewer sessions or turns")
+    random = np.random.RandomState(seed)
+    counts = _lengths(random, (least, most), n)
+    total = int(counts.sum())
+    inputs, outputs = (_lengths(random, spec.lengths(key), total) for key in ("input", "output"))
+    prefix = spec.count("prefix", 0, MOST_LENGTH)
+    if prefix > (shortest := int(inputs[np.cumsum(counts) - counts].min())):
+        raise spec.error("prefix", f"at most {shortest:,}, the shortest input of a first turn")
+    low, high = spec.times("think")
+    if high * most > MOST_NS:
+        raise spec.error("think", f"at most {MOST_NS / NS:.3g} s in all turns of a session")
+    thinks = random.randint(low, high + 1, total).astype(np.int64)
+    arrival, prompt, output, follows = turns(
+        _arrivals(spec, "poisson", random, n), counts, inputs, outputs, thinks
+    )
+    if (longest := int((prompt + output).max())) > MOST_LENGTH:
+        raise spec.error("input", f"sessions of at most {MOST_LENGTH:,} tokens, not {longest:,}")
+    shared = tuple((0,) if each >= 0 else () for each in arrival) if prefix else None
+    return Requests(arrival, prompt, output, 0, shared, prefix, spec.text, (), follows)
 
 
 def _lengths(random: np.random.RandomState, ends: tuple[int, int], n: int) -> Ints:

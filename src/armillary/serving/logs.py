@@ -7,6 +7,8 @@
 | ``arrival_time``, ``input_toks``, ``output_toks`` (vLLM) | s | |
 | ``TIMESTAMP``, ``ContextTokens``, ``GeneratedTokens`` (Azure) | date and time | |
 | ``Timestamp``, ``Request tokens``, ``Response tokens`` (BurstGPT) | s | |
+
+In ours a request may follow others in place of having a time (`armillary.serving.sessions`).
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from armillary.base.packing import read_unpacked
 from armillary.base.reading import MOST_TEXT
 from armillary.base.units import format_count
 from armillary.serving.requests import MOST_LENGTH, MOST_NS, MOST_REQUESTS, Requests
+from armillary.serving.sessions import Links
 
 HASHED = 512
 """Tokens that one of Mooncake's ``hash_ids`` stands for."""
@@ -92,7 +95,7 @@ def read_log(path: Path) -> Requests:
     prompts: list[int] = []
     outputs: list[int] = []
     hashes: list[tuple[int, ...]] = []
-    failed, shares = 0, False
+    failed, shares, links = 0, False, Links()
     for line, row in rows:
         form = form or _format_of(path, line, row)
         where = f"{path}:{line}"
@@ -101,18 +104,28 @@ def read_log(path: Path) -> Requests:
         if form.failed and not (output and prompt):
             failed += 1
             continue
-        times.append(_time(where, form, row))
+        follows = form is FORMATS[0] and links.read(where, row, prompt, output)
+        if follows:
+            delay = _scaled(where, "delay_s", row.get("delay_s", 0), form.scale)
+            times.append(links.follow(where, times, delay))
+        else:
+            times.append(_time(where, form, row))
         prompts.append(prompt)
         outputs.append(output)
         hashes.append(_hashes(where, row, prompt))
         shares = shares or bool(hashes[-1])
     if form is None or not times:
         raise InputError(f"{path}: there is no request, expected a line for each")
+    # Who follows others stands behind them, at the earliest time at which it could come.
     order = sorted(range(len(times)), key=times.__getitem__)
     if (span := times[order[-1]] - times[order[0]]) > MOST_NS:
         raise InputError(f"{path}: from the first request to the last are {span / 1e9:.3g} s, expected at most "
                          f"{MOST_NS / 1e9:.3g} s")  # fmt: skip
-    arrival = np.array([times[at] - times[order[0]] for at in order], np.int64)
+    follows_of = links.ordered(order)
+    arrival = np.array(
+        [-1 if links.former[at] else times[at] - times[order[0]] for at in order] if follows_of
+        else [times[at] - times[order[0]] for at in order], np.int64,
+    )  # fmt: skip
     notes = (
         [f"{format_count(failed)} requests of {path.name} without prompt or answer are left out"]
         if failed
@@ -121,7 +134,7 @@ def read_log(path: Path) -> Requests:
     return Requests(
         arrival, np.array([prompts[at] for at in order], np.int64), np.array([outputs[at] for at in order], np.int64),
         0, tuple(hashes[at] for at in order) if shares else None, HASHED if shares else 0,
-        f"{path.name}, a log of {form.name}'s format", tuple(notes),
+        f"{path.name}, a log of {form.name}'s format", tuple(notes), follows_of,
     )  # fmt: skip
 
 
@@ -185,15 +198,20 @@ def _time(where: str, form: _Format, row: Mapping[str, Any]) -> int:
                 f"{where}: {form.arrival}: got {show(value)}, expected date and time as 2023-11-16 18:17:03.9799600"
             )
         return int(day.timestamp()) * 10**9 + int((match[3] or ".0")[1:].ljust(9, "0"))
+    return _scaled(where, form.arrival, value, form.scale)
+
+
+def _scaled(where: str, key: str, value: Any, scale: int) -> int:
+    """Return ns of a number of s or ms."""
     try:
         number = math.nan if isinstance(value, bool) or value is None else float(value)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     # Seconds since 1970 are 2e18 ns: whole and part apart, as a double has 200 ns there. All within MOST_NS of zero.
-    if not 0 <= number * form.scale <= 32 * MOST_NS:
-        unit = {10**9: "s", 10**6: "ms"}[form.scale]
-        raise InputError(f"{where}: {form.arrival}: got {show(value)}, expected {unit} from 0")
-    return int(number) * form.scale + round((number - int(number)) * form.scale)
+    if not 0 <= number * scale <= 32 * MOST_NS:
+        unit = {10**9: "s", 10**6: "ms"}[scale]
+        raise InputError(f"{where}: {key}: got {show(value)}, expected {unit} from 0")
+    return int(number) * scale + round((number - int(number)) * scale)
 
 
 def _hashes(where: str, row: Mapping[str, Any], prompt: int) -> tuple[int, ...]:

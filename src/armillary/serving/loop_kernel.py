@@ -76,6 +76,8 @@ from armillary.serving.columns import (
     WAITS,
 )  # fmt: skip
 
+_ahead = use("armillary.serving.ahead_kernel")
+upcoming, pop, done = _ahead.upcoming, _ahead.pop, _ahead.done
 give_back = use("armillary.serving.blocks_kernel").give_back
 vllm = use("armillary.serving.vllm_kernel").schedule
 trtllm = use("armillary.serving.trtllm_kernel").schedule
@@ -83,8 +85,8 @@ sglang = use("armillary.serving.sglang_kernel").schedule
 step_ns = use("armillary.serving.price_kernel").step_ns
 _step = use("armillary.serving.step_kernel")
 GIVES = _step.GIVES
-T_TOKENS, T_OUTPUTS, T_NEW, T_SCORES, T_DECODING, T_CONTEXT = (
-    _step.T_TOKENS, _step.T_OUTPUTS, _step.T_NEW, _step.T_SCORES, _step.T_DECODING, _step.T_CONTEXT,
+T_TOKENS, T_OUTPUTS, T_NEW, T_SCORES, T_DECODING, T_CONTEXT, T_LOADED = (
+    _step.T_TOKENS, _step.T_OUTPUTS, _step.T_NEW, _step.T_SCORES, _step.T_DECODING, _step.T_CONTEXT, _step.T_LOADED,
 )  # fmt: skip
 
 FINISHED, STUCK, FULL, PAUSED = range(4)
@@ -119,11 +121,12 @@ def arrive(par, st, req, lists):
             if st[k][S_RUNNING] > 0:
                 return
     main[S_POLLED] = 0
-    while main[S_ARRIVED] < n:
-        r = main[S_ARRIVED]
-        if req[R_ARRIVAL * n + r] < 0 or ready(par, main, req, r) > main[S_NOW]:
+    while True:
+        r = upcoming(par, main, req, lists[2])
+        if r < 0 or ready(par, main, req, r) > main[S_NOW]:
             return
         main[S_READY] = ready(par, main, req, r)
+        pop(par, main, req, lists[2])
         k = rank_of(par, st, r)
         own = st[k]
         lists[1][k][(own[S_HEAD] + own[S_WAITING]) % n] = r
@@ -134,8 +137,8 @@ def arrive(par, st, req, lists):
 
 
 @inner
-def end(par, main, own, pool, req, tables, lists, r):
-    """Let a request go that has all its tokens; in a closed loop the next one comes at once."""
+def end(par, main, own, pool, req, tables, lists, graph, r):
+    """Let a request go that has all its tokens; in a closed loop the next one comes at once, and others may follow."""
     n = par[P_REQUESTS]
     running, waiting = lists
     if req[R_STATE * n + r] == RUNS:
@@ -156,6 +159,7 @@ def end(par, main, own, pool, req, tables, lists, r):
     give_back(par, own, pool, req, tables, r)
     req[R_STATE * n + r] = ENDED
     main[S_DONE] += 1
+    done(par, main, req, graph, r)
     if par[P_CLIENTS] > 0:
         follower = par[P_CLIENTS] + main[S_DONE] - 1
         if follower < n:
@@ -163,16 +167,29 @@ def end(par, main, own, pool, req, tables, lists, r):
 
 
 @inner
+def own_pool(pool, k):
+    """Return the blocks of a rank."""
+    return pool[0][k], pool[1][k], pool[2][k], pool[3][k], pool[4][k], pool[5][k]
+
+
+@inner
+def own_tables(tables, k):
+    """Return what blocks hold, and where it is for a rank."""
+    return tables[0], tables[1], tables[2][k], tables[3][k], tables[4][k], tables[5][k], tables[6][k]
+
+
+@inner
 def results(par, st, pool, req, tables, lists, flights):
     """Take the results of the oldest step in flight."""
     n, most, main = par[P_REQUESTS], par[P_SEQUENCES], st[0]
     ends, outputs, made, disturbed = flights
+    graph = (lists[2], lists[3], lists[4])
     slot = main[S_OLDEST]
     main[S_NOW] = max(main[S_NOW], ends[slot])
     for k in range(par[P_RANKS]):
         own, of_rank = st[k], (lists[0][k], lists[1][k])
-        blocks = (pool[0][k], pool[1][k], pool[2][k], pool[3][k])
-        found = (tables[0], tables[1], tables[2][k])
+        blocks = own_pool(pool, k)
+        found = own_tables(tables, k)
         for i in range(outputs[k][slot]):
             # Odd: it was preempted since its last token.
             which, gives = made[k][slot * most + i] // GIVES, made[k][slot * most + i] % GIVES
@@ -188,7 +205,7 @@ def results(par, st, pool, req, tables, lists, flights):
             req[R_DISTURBED * n + r] = disturbed[slot]
             if req[R_DONE * n + r] == req[R_OUTPUT * n + r]:
                 req[R_LAST * n + r] = ends[slot] + par[P_EMIT]
-                end(par, main, own, blocks, req, found, of_rank, r)
+                end(par, main, own, blocks, req, found, of_rank, graph, r)
     main[S_OLDEST] = (slot + 1) % par[P_DEPTH]
     main[S_FLIGHT] -= 1
 
@@ -223,6 +240,7 @@ def took(par, sums, price, prompts):
         if prompts:
             outputs = own[T_OUTPUTS] + own[T_TOKENS] - new - decoding
             ns = step_ns(price, own[T_TOKENS], outputs, new, before, decoding, context, each)
+            ns += -(-own[T_LOADED] // 1000)
         else:
             ns = step_ns(price, own[T_TOKENS] - new, own[T_TOKENS] - new, 0, 0, decoding, context, each)
         longest = max(longest, ns)
@@ -245,10 +263,13 @@ def run(par, st, pool, req, tables, lists, sums, flights, price, log):
     Args:
         par: (P_COLUMNS).
         st: (ranks, S_COLUMNS) The state.
-        pool: Four arrays (ranks, blocks): the free one before and behind each, how many requests hold it, its content.
+        pool: Six arrays (ranks, blocks): the free one before and behind each, how many requests hold it, its content,
+            and the next and the last block of the same content.
         req: (R_COLUMNS, requests).
-        tables: Blocks of the requests, contents of these, and (ranks, contents) the block that has a content.
-        lists: (ranks, sequences) Requests that run, in order, and (ranks, requests) a ring of those that wait.
+        tables: Blocks of the requests, contents of these, (ranks, contents) the block that has a content, and of the
+            tiers four arrays of each rank (`armillary.serving.tier_kernel`).
+        lists: (ranks, sequences) Requests that run, in order, and (ranks, requests) a ring of those that wait; where
+            some follow others, a heap of those ahead, and which follow each (`armillary.serving.ahead_kernel`).
         sums: (ranks, T_COLUMNS) Numbers of the step that is being filled.
         flights: (steps in flight) Ends; (ranks, steps in flight) how many requests get tokens of each, (ranks, steps in
             flight * most sequences) which, twice its number, and 1 if it was preempted since its last, and how many;
@@ -274,11 +295,11 @@ def run(par, st, pool, req, tables, lists, sums, flights, price, log):
             slot = (main[S_OLDEST] + main[S_FLIGHT]) % par[P_DEPTH]
             if par[P_BALANCE] > 0:
                 hold(par, st)
-            tokens, new, decoding, context, running, waiting, used = 0, 0, 0, 0, 0, 0, 0
+            tokens, new, decoding, context, running, waiting, used, loaded = 0, 0, 0, 0, 0, 0, 0, 0
             for k in range(ranks):
                 own, of_rank = st[k], (lists[0][k], lists[1][k])
-                blocks = (pool[0][k], pool[1][k], pool[2][k], pool[3][k])
-                found = (tables[0], tables[1], tables[2][k])
+                blocks = own_pool(pool, k)
+                found = own_tables(tables, k)
                 own[S_NOW] = main[S_NOW]
                 for i in range(len(sums[k])):
                     sums[k][i] = 0
@@ -292,11 +313,11 @@ def run(par, st, pool, req, tables, lists, sums, flights, price, log):
                 tokens, new = tokens + sums[k][T_TOKENS], new + sums[k][T_NEW]
                 decoding, context = decoding + sums[k][T_DECODING], context + sums[k][T_CONTEXT]
                 running, waiting = running + own[S_RUNNING], waiting + own[S_WAITING]
-                used += par[P_BLOCKS] - own[S_FREE]
+                used, loaded = used + par[P_BLOCKS] - own[S_FREE], loaded + sums[k][T_LOADED]
                 outputs[k][slot] = sums[k][T_OUTPUTS]
             if tokens > 0:
                 start, lasts = max(main[S_NOW], main[S_GPU]), took(par, sums, price, True)
-                if new > 0:
+                if new > 0 or loaded > 0:
                     # Of a step of prompts alone, who decodes waits for all of it.
                     alone = took(par, sums, price, False) if decoding > 0 else 0
                     main[S_DISTURBED] += max(0, lasts - alone)
@@ -321,9 +342,10 @@ def run(par, st, pool, req, tables, lists, sums, flights, price, log):
             results(par, st, pool, req, tables, lists, flights)
             continue
         # Nothing to do: wait for the next request.
-        if main[S_ARRIVED] == n or req[R_ARRIVAL * n + main[S_ARRIVED]] < 0:
+        r = upcoming(par, main, req, lists[2])
+        if r < 0:
             return PAUSED if stops(par, main, NEVER, 1) else STUCK
-        ahead = ready(par, main, req, main[S_ARRIVED])
+        ahead = ready(par, main, req, r)
         if stops(par, main, 2 * ahead + 1, 1):
             return PAUSED
         if ahead <= main[S_NOW]:

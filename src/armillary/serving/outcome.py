@@ -23,6 +23,7 @@ WAITS = {
     "decode": "decoding",
     "interference": "while prompts of others lengthen steps",
     "preempted": "without blocks, and computing again",
+    "failed": "lost with replicas that failed",
 }
 """Part of the time of a request -> what it is; they add up to the time from arrival to last token."""
 
@@ -82,6 +83,10 @@ class Outcome:
         stalled: (requests) ns between tokens with a preemption between them.
         replicas: What each replica did; of two pools those that decode.
         moved: What two pools did; None: there is one.
+        failed: (requests) ns that failures of replicas cost it before its first token, and after; None: none may fail.
+        there: ns for which replicas were there, of all; None: always.
+        fleet: How many there may be.
+        failures: Of replicas.
     """
 
     requests: Requests
@@ -95,6 +100,10 @@ class Outcome:
     stalled: Ints
     replicas: tuple[Served, ...]
     moved: Moved | None = None
+    failed: tuple[Ints, Ints] | None = None
+    there: int | None = None
+    fleet: int = 1
+    failures: int = 0
 
     @cached_property
     def ttft(self) -> Floats:
@@ -119,13 +128,16 @@ class Outcome:
         own = self.moved
         ready, decoding = (own.sent, own.begun) if own else (self.first, self.first)
         between = {"transfer": own.there - own.sent, "room": own.begun - own.there} if own else {}
+        early, late = self.failed or (0 * self.last, 0 * self.last)
+        lost = {"failed": early + late} if self.failed else {}
         return {
-            "queue": self.begun - self.requests.arrival,
+            "queue": self.begun - self.requests.arrival - early,
             "prefill": ready - self.begun,
             **between,
-            "decode": self.last - decoding - self.interfered - self.stalled,
+            "decode": self.last - decoding - self.interfered - self.stalled - late,
             "interference": self.interfered,
             "preempted": self.stalled,
+            **lost,
         }
 
     @property
@@ -149,6 +161,11 @@ class Outcome:
         return held / took if took else 0.0, max(each.most_blocks / each.capacity for each in self.replicas)
 
     @property
+    def there_share(self) -> float:
+        """Of all replicas, the share of the time for which they were there."""
+        return 1.0 if self.there is None else self.there / NS / self.duration_s / self.fleet
+
+    @property
     def busy(self) -> float:
         """Share of the time in which replicas work on a step."""
         return self.busy_share(self.replicas)
@@ -156,7 +173,8 @@ class Outcome:
     def busy_share(self, replicas: Sequence[Served]) -> float:
         """Return the share of the time in which some of the replicas work on a step."""
         took = sum(int((each.steps[:, c.L_END] - each.steps[:, c.L_START]).sum()) for each in replicas)
-        return took / NS / self.duration_s / len(replicas)
+        there = self.duration_s * len(replicas) if self.there is None else self.there / NS
+        return took / NS / there
 
     def good(self, limits: Mapping[str, float]) -> NDArray[np.bool_]:
         """Return (requests) whether a request meets each limit, in s, of ``ttft``, ``tpot`` and ``e2e``."""

@@ -135,6 +135,11 @@ def _open(requests: Requests) -> None:
             "prefill-replicas: clients of a closed loop send when they have their answer, expected an open load where "
             "prefill and decoding are apart"
         )
+    if requests.follows is not None:
+        raise InputError(
+            "prefill-replicas: some requests follow others, expected a load whose times are all known where prefill "
+            "and decoding are apart"
+        )
 
 
 def pools(model: Model, machine: Machine, requests: Requests, wanted: Wanted) -> Pools:

@@ -10,7 +10,8 @@ from armillary.base.errors import InputError
 from armillary.base.jit import Mode, load
 from armillary.base.memory import require
 from armillary.serving import columns as c
-from armillary.serving.requests import Ints, Requests
+from armillary.serving.contents import Layout, slots_of, tables_of
+from armillary.serving.requests import Follows, Ints, Requests
 from armillary.serving.step_table import StepTable
 
 FIRST_LOG = 1024
@@ -39,6 +40,9 @@ class Engine:
         balance: Steps for which prompts wait until each rank has one (TensorRT-LLM).
         emit_ns: From the end of a step until its tokens are with the client.
         brought: Whether requests come with the keys and values of their prompts, and with the token that follows these.
+        slots: Blocks that the memory of its host keeps of those that are taken on the device, and its disk of those
+            that are taken there; 0: none.
+        load_ps: In which one of each is back on the device.
         accepted: Of each draft before a step, of 2**31 - 1 steps how many accept it and all before it; empty: nothing
             is drafted.
     """
@@ -59,6 +63,8 @@ class Engine:
     balance: int = 0
     brought: bool = False
     accepted: tuple[int, ...] = ()
+    slots: tuple[int, int] = (0, 0)
+    load_ps: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)
@@ -73,6 +79,7 @@ class Served:
         preempted: (requests) How often it lost its blocks.
         hit: (requests) Tokens that it found in the cache, also those of its own before a preemption.
         again: (requests) Tokens that it lost with its blocks.
+        loaded: (requests) Of those that it found, tokens that came from the host's memory or disk.
         interfered: (requests) ns by which prompts of others lengthened the steps of its tokens.
         stalled: (requests) ns between tokens with a preemption between them.
         steps: (steps, L_COLUMNS) See `armillary.serving.columns`.
@@ -87,6 +94,7 @@ class Served:
     preempted: Ints
     hit: Ints
     again: Ints
+    loaded: Ints
     interfered: Ints
     stalled: Ints
     steps: Ints
@@ -125,7 +133,7 @@ def serve_replica(requests: Requests, engine: Engine, table: StepTable, mode: Mo
         ShortageError: blocks or steps need more memory than there is.
     """
     # Where nothing is shared, only a preempted request could find blocks: its own.
-    if engine.cached and requests.shared is None:
+    if engine.cached and not requests.alike:
         plain = serve_replica(requests, replace(engine, cached=False), table, mode)
         if not plain.preempted.any():
             return replace(plain, engine=engine)
@@ -166,14 +174,18 @@ class Replica:
         """
         n, ranks, depth = len(requests), engine.ranks, 2 if engine.ahead else 1
         self.engine, self.sent = engine, 0 if router else n
+        self._running: list[int] = []
         blocks = -(-(requests.prompt + requests.output + len(engine.accepted)) // engine.block)
         check_fits(requests, engine)
         if engine.cached:
             require(
-                ranks * 40 * (int(blocks.sum()) + engine.blocks),
+                ranks * (40 * int(blocks.sum()) + 56 * engine.blocks + 64 * min(sum(engine.slots), int(blocks.sum()))),
                 f"{n:,} requests have {int(blocks.sum()):,} blocks, which",
                 "fewer or shorter requests, or no prefix cache",
             )  # fmt: skip
+        req = np.zeros((c.R_COLUMNS, n), np.int64)
+        layout = Layout(engine.cached, engine.block, ranks, engine.slots)
+        tables = tables_of(requests, layout, blocks, req)
         self._par = np.zeros(c.P_COLUMNS, np.int64)
         self._st = np.zeros((ranks, c.S_COLUMNS), np.int64)
         for place, value in (
@@ -184,12 +196,15 @@ class Replica:
             (c.P_EMIT, engine.emit_ns), (c.P_RULE, c.RULES.index(engine.rule)), (c.P_TOKEN, engine.token_ps),
             (c.P_POLL, engine.poll), (c.P_RANKS, ranks),
             (c.P_BALANCE, engine.balance if engine.rule == "trtllm" and ranks > 1 else 0),
+            *((c.P_LOAD + tier, each) for tier, each in enumerate(engine.load_ps)),
             (c.P_BROUGHT, int(engine.brought)), (c.P_DRAFTS, len(engine.accepted)),
         ):  # fmt: skip
             self._par[place] = value
         self._par[c.P_ACCEPTED : c.P_ACCEPTED + len(engine.accepted)] = engine.accepted
         self._st[:, c.S_RATIO] = c.FIRST_RATIO
-        req = np.zeros((c.R_COLUMNS, n), np.int64)
+        self._par[c.P_SLOTS : c.P_SLOTS + c.TIERS] = slots = slots_of(engine.slots, tables[2].shape[1])
+        self._st[:, c.S_FIRST_SLOT : c.S_FIRST_SLOT + c.TIERS] = 0, slots[0]
+        self._st[:, c.S_LAST_SLOT : c.S_LAST_SLOT + c.TIERS] = slots[0] - 1, sum(slots) - 1
         req[c.R_ARRIVAL], req[c.R_PROMPT], req[c.R_OUTPUT] = (
             requests.arrival,
             requests.prompt,
@@ -197,7 +212,11 @@ class Replica:
         )
         req[[c.R_BEGUN, c.R_FIRST, c.R_LAST]] = -1
         req[[c.R_MADE, c.R_DONE]] = int(engine.brought)
-        tables = _tables(requests, engine, blocks, req)
+        follows = None if router else requests.follows
+        if follows:
+            req[c.R_OPEN], req[c.R_DELAY] = follows.counts, follows.delay
+            self._par[c.P_FOLLOWS] = 1
+            self._st[0, c.S_AHEAD] = int((requests.arrival >= 0).sum())
         self._known = req[[c.R_PROMPT, c.R_OUTPUT, c.R_TABLE]] if router else None
         if router:
             req[c.R_ARRIVAL] = -1
@@ -209,8 +228,11 @@ class Replica:
         self._log = np.zeros(FIRST_LOG * c.L_COLUMNS, np.int64)
         self._arrays = (
             self._par, self._st, _pool(engine, self._st), req.ravel(), tables,
-            (np.zeros((ranks, engine.sequences), np.int64), np.zeros((ranks, max(1, n)), np.int64)),
-            np.zeros((ranks, 6), np.int64),
+            (
+                np.zeros((ranks, engine.sequences), np.int64), np.zeros((ranks, max(1, n)), np.int64),
+                *_ahead(requests.arrival, follows),
+            ),
+            np.zeros((ranks, 7), np.int64),
             (
                 np.zeros(depth, np.int64), np.zeros((ranks, depth), np.int64),
                 np.zeros((ranks, depth * engine.sequences), np.int64), np.zeros(depth, np.int64),
@@ -228,13 +250,47 @@ class Replica:
         """Half ns at which it goes on if nothing comes."""
         return int(self._st[0, c.S_NEXT])
 
-    def send(self, r: int, ns: int) -> None:
-        """Let request r of the load come at `ns`, where it has been advanced to."""
+    def send(self, r: int, ns: int, given: int = 0) -> None:
+        """Let request r of the load come at `ns`, where it has been advanced to.
+
+        Args:
+            r: Its number.
+            ns: When.
+            given: Tokens of its answer that another replica made; they are computed again with the prompt.
+        """
         assert self._known is not None
-        self._req[[c.R_PROMPT, c.R_OUTPUT, c.R_TABLE], self.sent] = self._known[:, r]
+        prompt, output, place = self._known[:, r]
+        self._req[[c.R_PROMPT, c.R_OUTPUT, c.R_TABLE], self.sent] = prompt + given, output - given, place
         self._req[c.R_ARRIVAL, self.sent] = ns
         self._st[0, c.S_NEXT] = 0
+        self._running.append(self.sent)
         self.sent += 1
+
+    def ended(self) -> list[tuple[int, int]]:
+        """Return places, in the order of `send`, and last ns of the requests that ended since it was last asked."""
+        if len(self._running) == self.has:
+            return []
+        last = self._req[c.R_LAST]
+        found = [(at, int(last[at])) for at in self._running if last[at] >= 0]
+        self._running = [at for at in self._running if last[at] < 0]
+        return found
+
+    def prompt(self, r: int) -> int:
+        """Return the tokens of the prompt of request r of the load."""
+        assert self._known is not None
+        return int(self._known[0, r])
+
+    def found(self, r: int) -> int:
+        """Return how many tokens of the prompt of request r of the load are in the cache of a rank that has most."""
+        assert self._known is not None
+        if not self.engine.cached:
+            return 0
+        contents, where = self._arrays[4][1:3]
+        first, most = int(self._known[2, r]), (self.prompt(r) - 1) // self.engine.block
+        has = where[:, contents[first : first + most]] >= 0
+        return self.engine.block * int(
+            np.where(has.all(axis=1), most, has.argmin(axis=1) if most else 0).max()
+        )
 
     def advance(self, until: int = -1) -> None:
         """Go on up to some half ns: results of a ns are known then, and what is scheduled then half a ns later.
@@ -256,19 +312,32 @@ class Replica:
             self._log = np.concatenate((self._log, np.zeros_like(self._log)))
         assert state != self._kernel.STUCK, "requests wait, and none can go on"
 
+    @property
+    def left(self) -> list[int]:
+        """Places, in the order of `send`, of the requests that are not done."""
+        return [at for at in self._running if self._req[c.R_LAST, at] < 0]
+
+    @property
+    def given(self) -> tuple[Ints, Ints]:
+        """(requests) Tokens that each has been given, and ns of the step that gave it the last."""
+        return self._req[c.R_DONE, : self.sent].copy(), self._req[c.R_BEFORE, : self.sent].copy()
+
     def served(self, requests: Requests) -> Served:
-        """Return what became of its requests, all of which are done.
+        """Return what became of its requests; those that are not done have no last token, and lost what was computed.
 
         Args:
             requests: They.
         """
-        req = self._req[:, : self.sent]
-        columns = (c.R_BEGUN, c.R_FIRST, c.R_LAST, c.R_LOST, c.R_HIT, c.R_AGAIN, c.R_INTERFERED, c.R_STALLED)
+        req = self._req[:, : self.sent].copy()
+        req[c.R_AGAIN] += np.where(req[c.R_LAST] < 0, req[c.R_COMPUTED], 0)
+        columns = (
+            c.R_BEGUN, c.R_FIRST, c.R_LAST, c.R_LOST, c.R_HIT, c.R_AGAIN, c.R_LOADED, c.R_INTERFERED, c.R_STALLED,
+        )  # fmt: skip
         steps = self._log[: self._st[0, c.S_STEPS] * c.L_COLUMNS].reshape(-1, c.L_COLUMNS)
-        begun, first, last, lost, hit, again, interfered, stalled = (req[each] for each in columns)
+        begun, first, last, lost, hit, again, loaded, interfered, stalled = (req[each] for each in columns)
         return Served(
-            replace(requests, arrival=req[c.R_ARRIVAL]), begun, first, last, lost, hit, again, interfered, stalled,
-            steps, int(self._st[0, c.S_MOST_BLOCKS]), self.engine,
+            replace(requests, arrival=req[c.R_ARRIVAL]), begun, first, last, lost, hit, again, loaded, interfered,
+            stalled,             steps, int(self._st[0, c.S_MOST_BLOCKS]), self.engine,
         )  # fmt: skip
 
 
@@ -290,52 +359,24 @@ def check_fits(requests: Requests, engine: Engine) -> None:
         )
 
 
-def _pool(engine: Engine, st: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+def _pool(engine: Engine, st: Ints) -> tuple[Ints, ...]:
     """Return (ranks, blocks), all of them free, in their order."""
     many, ranks = engine.blocks if engine.cached else 0, engine.ranks
     before = np.tile(np.arange(-1, many - 1, dtype=np.int64), (ranks, 1))
     behind = np.tile(np.arange(1, many + 1, dtype=np.int64), (ranks, 1))
     behind[:, -1:] = -1
     st[:, [c.S_FREE, c.S_FIRST_FREE, c.S_LAST_FREE]] = engine.blocks, 0 if many else -1, many - 1
-    return before, behind, np.zeros((ranks, many), np.int64), np.full((ranks, many), -1, np.int64)
+    holders, content, following, last = (np.full((ranks, many), each, np.int64) for each in (0, -1, -1, -1))
+    return before, behind, holders, content, following, last
 
 
-def _tables(requests: Requests, engine: Engine, blocks: Ints, req: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return the blocks of each request, their contents, and the block of each rank that has each content."""
-    if not engine.cached:
-        none = np.zeros(0, np.int64)
-        return none, none, np.zeros((engine.ranks, 0), np.int64)
-    ends = np.cumsum(blocks)
-    req[c.R_TABLE] = ends - blocks
-    total = int(ends[-1]) if len(ends) else 0
-    contents, count = np.arange(total, dtype=np.int64), total
-    if requests.shared is not None:
-        places, names = _shared(requests, engine, req[c.R_TABLE])
-        # Those of the requests' own stand before them.
-        _, same = np.unique(names, return_inverse=True)
-        contents[places] = total + same
-        count = total + (int(same.max()) + 1 if len(same) else 0)
-    return np.zeros(total, np.int64), contents, np.full((engine.ranks, count), -1, np.int64)
-
-
-def _shared(requests: Requests, engine: Engine, first: Ints) -> tuple[Ints, Ints]:
-    """Return places of the blocks whose tokens others may have, and numbers that are equal where tokens are.
-
-    A block is the same as another if its tokens are, and all before it: if the last of its names is, all names before
-    that one, and its place.
-    """
-    assert requests.shared is not None
-    chains: dict[tuple[int, int], int] = {}
-    places, names = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    size, unit = engine.block, requests.shared_block
-    longest = int((requests.prompt.max() + size) // size) + 1
-    for r, own in enumerate(requests.shared):
-        chain, found = -1, []
-        for name in own:
-            chain = chains.setdefault((chain, name), len(chains))
-            found.append(chain)
-        at = np.arange(min(len(own) * unit, int(requests.prompt[r])) // size)
-        if len(at):
-            places.append(first[r] + at)
-            names.append(np.array(found, np.int64)[(at * size + size - 1) // unit] * longest + at)
-    return np.concatenate(places), np.concatenate(names)
+def _ahead(arrival: Ints, follows: Follows | None) -> tuple[Ints, Ints, Ints]:
+    """Return a heap of the requests whose time is known, with room for all, and which follow each."""
+    if not follows:
+        none = np.zeros(1, np.int64)
+        return none, none, none
+    known = np.flatnonzero(arrival >= 0)
+    # What ascends is a heap.
+    heap = np.zeros(len(arrival), np.int64)
+    heap[: len(known)] = known[np.argsort(arrival[known], kind="stable")]
+    return heap, *follows.later

@@ -201,8 +201,10 @@ def load_text(found: Serving) -> str:
     """Return what was served."""
     requests = found.outcome.requests
     rate = len(requests) / found.outcome.duration_s
+    follows = requests.follows
+    sessions = f" in {int(follows.sessions.max()) + 1:,} sessions" if follows else ""
     return (
-        f"{requests.about or 'requests'}: {len(requests):,} requests of {requests.prompt.mean():,.0f} and "
+        f"{requests.about or 'requests'}: {len(requests):,} requests{sessions} of {requests.prompt.mean():,.0f} and "
         f"{requests.output.mean():,.0f} tokens on average, in {seconds_text(found.outcome.duration_s)}, "
         f"{rate:.3g} requests/s"
     )
@@ -220,6 +222,12 @@ def use_text(found: Serving) -> str:
         f"Use: devices {busy}, cache {100 * mean:.1f} % (at most {100 * most:.1f} %), "
         f"{preempted:,} preemption{'s' * (preempted != 1)}, prefix cache {100 * hit_share(found):.1f} % of tokens"
     )
+    if any((found.service.prefill or found.service).engine.slots):
+        text += f", {100 * host_share(found):.1f} % from the host"
+    if own := found.service.changes:
+        there = outcome.there_share * found.service.replicas
+        text += f"; {outcome.failures:,} failure{'s' * (outcome.failures != 1)}" if own.fail else ""
+        text += f"; {there:.3g} of {found.service.replicas:,} replicas on average" if own.scale else ""
     if outcome.moved:
         text += f"; at most {format_bytes(outcome.moved.most_between)} between the pools at a time"
     if not math.isnan(users):
@@ -239,6 +247,15 @@ def hit_share(found: Serving) -> float:
     outcome = found.outcome
     again = sum(int(each.again.sum()) for each in (outcome.moved or outcome).replicas)
     return float(outcome.hit.sum()) / (float(outcome.requests.prompt.sum()) + again)
+
+
+def host_share(found: Serving) -> float:
+    """Return the share of prompt tokens that came from the host when their request began or began anew."""
+    parts = (found.outcome.moved or found.outcome).replicas
+    again = sum(int(each.again.sum()) for each in parts)
+    return sum(int(each.loaded.sum()) for each in parts) / (
+        float(found.outcome.requests.prompt.sum()) + again
+    )
 
 
 def _shares(values: Floats) -> list[tuple[float, float]]:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from armillary.base.document import Source
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.compute.machine import machine_of
+from armillary.serving.changes import changes_of
 from armillary.serving.load import cut, load_requests
-from armillary.serving.pools import pools
+from armillary.serving.pools import Pools, pools
 from armillary.serving.rate import largest
 from armillary.serving.requests import Requests
 from armillary.serving.result import Serving
 from armillary.serving.service import Service, limits_of, service
 from armillary.serving.spread import Wanted
+from armillary.serving.tiers import with_tiers
 from armillary.workload.models import load_model
 
 
@@ -29,6 +31,12 @@ def find_rate(
     share: float = 0.9,
     seed: int = 0,
     first: int | None = None,
+    fail: str = "",
+    scale: str = "",
+    kv_host: str = "",
+    kv_host_rate: str = "",
+    kv_ssd: str = "",
+    kv_ssd_rate: str = "",
     **options: Any,
 ) -> Serving:
     """Return what becomes of a load when it comes as fast as a share of its requests still meets an objective.
@@ -44,6 +52,12 @@ def find_rate(
         share: Of the requests that must be good.
         seed: Of what is drawn.
         first: How many requests of the load are served.
+        fail: See `serve`.
+        scale: See `serve`.
+        kv_host: See `serve`.
+        kv_host_rate: See `serve`.
+        kv_ssd: See `serve`.
+        kv_ssd_rate: See `serve`.
         options: As of `serve`.
 
     Raises:
@@ -63,7 +77,10 @@ def find_rate(
         )
     if len(requests) < 2:
         raise InputError("find-rate: one request has no rate, expected more")
-    served = _service(model, machine, requests, options)
+    served = _tiered(
+        _service(model, machine, requests, options), requests, (kv_host, kv_ssd), (kv_host_rate, kv_ssd_rate)
+    )
+    served = _changing(served, requests, fail, scale, seed)
 
     def good(speed: float) -> float:
         return float(served.run(cut(requests, None, speed)).good(limits).mean())
@@ -87,6 +104,45 @@ def _service(model: str | Path, machine: Source, requests: Requests, options: Ma
     return build(load_model(model), machine_of(machine), requests, wanted)
 
 
+def _tiered(found: Service, requests: Requests, sizes: tuple[str, str], rates: tuple[str, str]) -> Service:
+    """Return a service whose hosts keep blocks, where prompts are computed.
+
+    Raises:
+        InputError: a value is wrong.
+    """
+    if not any((*sizes, *rates)):
+        return found
+    if isinstance(found, Pools) and found.before:
+        before = with_tiers(found.before, requests, sizes, rates)
+        notes = (
+            *found.assumptions,
+            *(each for each in before.assumptions if each not in found.before.assumptions),
+        )
+        return replace(found, before=before, assumptions=notes, measured=False)
+    return with_tiers(found, requests, sizes, rates)
+
+
+def _changing(found: Service, requests: Requests, fail: str, scale: str, seed: int) -> Service:
+    """Return a service whose replicas fail, start and stop as two texts say.
+
+    Raises:
+        InputError: a text is wrong, or the load or the service has what is not modelled with it.
+    """
+    changes = changes_of(fail, scale, seed, found.replicas)
+    if changes is None:
+        return found
+    name = "fail" if fail else "scale"
+    if found.prefill is not None:
+        raise InputError(
+            f"{name}: where prefill and decoding are apart it is not modelled, expected replicas alone"
+        )
+    if requests.clients:
+        raise InputError(
+            f"{name}: clients of a closed loop stay with a replica, expected an open load, or sessions"
+        )
+    return replace(found, changes=changes, measured=False, assumptions=(*found.assumptions, *changes.notes()))
+
+
 def serve(
     model: str | Path,
     machine: Source,
@@ -96,6 +152,12 @@ def serve(
     first: int | None = None,
     speed: float = 1.0,
     slo: str = "",
+    fail: str = "",
+    scale: str = "",
+    kv_host: str = "",
+    kv_host_rate: str = "",
+    kv_ssd: str = "",
+    kv_ssd_rate: str = "",
     **options: Any,
 ) -> Serving:
     """Serve requests, by the rule of an engine, and return what becomes of each.
@@ -108,6 +170,13 @@ def serve(
         first: How many requests of the load are served; None: all.
         speed: By which the time between requests is divided.
         slo: Limits that a good request meets, e.g. ``ttft=500ms,tpot=50ms``.
+        fail: How replicas fail, e.g. ``mtbf=24h,repair=10min``; "": they do not.
+        scale: How replicas are started and stopped, e.g. ``target=32,min=1,start=60s``; "": all of them serve.
+        kv_host: Memory of the host for each replica, e.g. ``200GiB``, that keeps blocks which are taken on the devices;
+            "": none.
+        kv_host_rate: Of transfers from there to each device, e.g. ``50GB/s``; "": what is assumed.
+        kv_ssd: Of its disk for each replica, for blocks that are taken there; "": none.
+        kv_ssd_rate: Of transfers from there to each replica; "": what is assumed.
         options: Attributes of `armillary.serving.spread.Wanted`: ``tp``, ``precision``, ``budget`` and others.
 
     Raises:
@@ -115,5 +184,8 @@ def serve(
     """
     limits = limits_of(slo) if slo else {}
     requests = cut(load if isinstance(load, Requests) else load_requests(load, seed), first, speed)
-    found = _service(model, machine, requests, options)
+    found = _tiered(
+        _service(model, machine, requests, options), requests, (kv_host, kv_ssd), (kv_host_rate, kv_ssd_rate)
+    )
+    found = _changing(found, requests, fail, scale, seed)
     return Serving(found, found.run(requests), limits)

@@ -12,13 +12,16 @@ from armillary.base.units import parse_time
 from armillary.compute.gpu.device import load_gpu
 from armillary.compute.machine import Machine
 from armillary.serving.capacity import Capacity, capacity_of
+from armillary.serving.changes import Changes
 from armillary.serving.drafts import chances, gives
+from armillary.serving.fleet import routed
 from armillary.serving.kernels import ENGINES, EXPERTS, INGEST_NS, TOKEN_PS, Kernels, Routed, kernels_of
+from armillary.serving.lives import Fleet
 from armillary.serving.outcome import Outcome, joined
 from armillary.serving.priced import priced
 from armillary.serving.replica import Engine, Served, check_fits, serve_replica
 from armillary.serving.requests import Ints, Requests
-from armillary.serving.router import ROUTERS, least_loaded
+from armillary.serving.router import router_notes, shares
 from armillary.serving.spread import Wanted, as_published, plan_of
 from armillary.serving.step_table import StepTable
 from armillary.workload.models import Model
@@ -49,6 +52,7 @@ class Service:
         replicas: Replicas of the model, or, of two pools, those that decode.
         router: One of `armillary.serving.router.ROUTERS`.
         measured: Whether kernels of the engine were measured on this device.
+        changes: How replicas fail, start and stop; None: all of them serve.
         assumptions: Sentences: what nobody said and moves the answer.
     """
 
@@ -62,6 +66,7 @@ class Service:
     replicas: int = 1
     router: str = "round-robin"
     measured: bool = False
+    changes: Changes | None = None
 
     @property
     def prefill(self) -> Service | None:
@@ -84,9 +89,12 @@ class Service:
         Raises:
             InputError: a request can never be served.
         """
-        if self.router == "round-robin" or self.replicas == 1:
-            return self.served(requests, shares_of(requests, self.replicas))
-        return joined(requests, *least_loaded(requests, self.replicas, self.fitted(), self.table))
+        if self.changes:
+            return Fleet(requests, self.replicas, self.fitted(), self.table, self.router, self.changes).run()
+        parts = shares(requests, self.replicas, self.router)
+        if parts is not None:
+            return self.served(requests, parts)
+        return joined(requests, *routed(requests, self.replicas, self.fitted(), self.table, self.router))
 
     def served(self, requests: Requests, shares: Sequence[Ints]) -> Outcome:
         """Return what becomes of a load of which each replica has a share: the numbers of its requests, ascending."""
@@ -109,30 +117,19 @@ def serve_all(parts: Sequence[Requests], engine: Engine, table: StepTable) -> li
         begin = max(0, int(part.arrival[0]))
         alike = replace(part, arrival=np.where(part.arrival < 0, -1, part.arrival - begin))
         lengths = (alike.arrival, alike.prompt, alike.output)
-        key = (*(each.tobytes() for each in lengths), repr((part.clients, part.shared)).encode())
+        links = part.follows.arrays if part.follows else ()
+        key = (*(each.tobytes() for each in (*lengths, *links)), repr((part.clients, part.shared)).encode())
         if key not in known:
             known[key] = serve_replica(alike, engine, table)
         found.append(known[key].later(begin))
     return found
 
 
-def shares_of(requests: Requests, replicas: int) -> list[Ints]:
-    """Return the numbers of the requests of each replica that has any, round robin."""
-    used = min(replicas, requests.clients or len(requests))
-    return [np.arange(at, len(requests), used) for at in range(used)]
-
-
 def share_of(requests: Requests, mine: Ints, replicas: int, at: int) -> Requests:
     """Return the load of one of `replicas`: these requests, of its share of the clients."""
     clients = (requests.clients + replicas - 1 - at) // replicas
-    arrival = requests.arrival[mine]
-    if clients:
-        arrival = np.where(np.arange(len(mine)) < clients, 0, -1)
-    shared = None if requests.shared is None else tuple(requests.shared[each] for each in mine)
-    return replace(
-        requests, arrival=arrival.astype(np.int64), prompt=requests.prompt[mine], output=requests.output[mine],
-        clients=clients, shared=shared,
-    )  # fmt: skip
+    own = replace(requests.part(mine), clients=clients)
+    return replace(own, arrival=np.where(np.arange(len(mine)) < clients, 0, -1)) if clients else own
 
 
 def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) -> Service:
@@ -223,20 +220,7 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
         raise InputError(
             f"replicas {wanted.replicas}: expected a multiple of {each}, those of a machine {machine.name}"
         )
-    if wanted.router not in ROUTERS:
-        raise InputError(
-            f"router {wanted.router}: expected {one_of(ROUTERS)}{nearest(wanted.router, ROUTERS)}"
-        )
-    if wanted.router != "round-robin":
-        if requests.clients:
-            raise InputError(
-                f"router {wanted.router}: clients of a closed loop stay with a replica, expected an open load"
-            )
-        assumptions.append(
-            "a request goes to the replica with the fewest that are not done, which the router knows at once"
-            if copies * each > 1
-            else f"router {wanted.router} has no effect: there is one replica"
-        )
+    assumptions += router_notes(wanted.router, requests, copies * each, wanted.cached)
     blocks = capacity.blocks if capacity else _within("blocks", wanted.blocks, 1, MOST_BLOCKS)
     engine = Engine(
         budget, sequences, block, min(blocks, MOST_BLOCKS), ahead=wanted.ahead, cached=wanted.cached,

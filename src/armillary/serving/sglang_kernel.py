@@ -42,8 +42,10 @@ _blocks = use("armillary.serving.blocks_kernel")
 take, keep, give_back, found, idle_among, lacking, share = (
     _blocks.take, _blocks.keep, _blocks.give_back, _blocks.found, _blocks.idle_among, _blocks.lacking, _blocks.share,
 )  # fmt: skip
+_tier = use("armillary.serving.tier_kernel")
+waiting_there, fetch = _tier.waiting, _tier.fetch
 _step = use("armillary.serving.step_kernel")
-add, brought = _step.add, _step.brought
+add, brought, T_LOADED = _step.add, _step.brought, _step.T_LOADED
 
 LEAST_RATIO, RATIO_STEP = 98_000, 1003
 """Millionths of what running requests may still write that is kept free for them: at least, and less for each step of
@@ -77,6 +79,7 @@ def prompts(par, st, pool, req, tables, lists, step):
         r = waiting[st[S_HEAD]]
         tokens = req[R_PROMPT * n + r] + req[R_MADE * n + r]
         hit = found(par, req, tables, r, tokens)
+        loads = waiting_there(par, req, tables, r, hit, tokens)
         free = st[S_FREE] - (idle_among(par, pool, req, tables, r, hit) if par[P_CACHED] else 0)
         whole = -(-tokens // par[P_BLOCK]) - hit
         own = min(CLIPPED, req[R_OUTPUT * n + r] - req[R_MADE * n + r])
@@ -87,9 +90,11 @@ def prompts(par, st, pool, req, tables, lists, step):
         if hit > 0:
             share(par, st, pool, req, tables, r, hit)
         came = brought(par, req, r)
-        computed = max(hit * par[P_BLOCK], came)
+        computed = max((hit + loads) * par[P_BLOCK], came)
         req[R_COMPUTED * n + r] = computed
-        req[R_HIT * n + r] += hit * par[P_BLOCK]
+        req[R_HIT * n + r] += (hit + loads) * par[P_BLOCK]
+        if loads > 0:
+            step[0][T_LOADED] += fetch(par, st, req, tables, r, hit, loads)
         # What comes with its prompt writes like any other.
         left = 0 if came > 0 else tokens - computed
         new = min(left, budget)
@@ -108,7 +113,7 @@ def prompts(par, st, pool, req, tables, lists, step):
             req[R_BEGUN * n + r] = st[S_NOW]
         if new > 0:
             add(par, step, req, r, new, 0)
-        keep(par, pool, req, tables, r, computed, computed + new)
+        keep(par, pool, req, tables, r, hit * par[P_BLOCK], computed + new)
     return par[P_BUDGET] - budget
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from armillary.base.units import format_time
 from armillary.serving import columns
 from armillary.serving.outcome import WAITS, Quantiles, quantiles
-from armillary.serving.result import METRICS, Serving, hit_share, per_user, seconds_text
+from armillary.serving.result import METRICS, Serving, hit_share, host_share, per_user, seconds_text
 from armillary.workload.plan.numbers import stores
 
 if TYPE_CHECKING:
@@ -109,6 +109,13 @@ def serving_json(found: Serving, *, requests: bool = False) -> dict[str, Any]:
         },
         "assumptions": list(found.service.assumptions),
     }  # fmt: skip
+    slots = (found.service.prefill or found.service).engine.slots
+    if any(slots):
+        result["host"] = {"blocks": slots[0], "disk_blocks": slots[1], "hit": host_share(found)}
+    if found.service.changes:
+        result["changes"] = {
+            "failures": outcome.failures, "replicas_mean": outcome.there_share * found.service.replicas,
+        }  # fmt: skip
     if (before := found.service.prefill) and moved:
         result["prefill"] = {
             "replicas": before.replicas, "tp": before.plan.parallel.tp, "dp": before.engine.ranks,
@@ -127,7 +134,9 @@ def _each(found: Serving) -> list[dict[str, Any]]:
         if outcome.moved
         else {}
     )
+    follows = outcome.requests.follows
     values = {
+        **({"session": follows.sessions} if follows else {}),
         "replica": outcome.replica, **pools, "arrival_s": outcome.requests.arrival / 1e9,
         "input_tokens": outcome.requests.prompt, "output_tokens": outcome.requests.output,
         "ttft_s": outcome.ttft, "tpot_s": outcome.tpot, "e2e_s": outcome.e2e,

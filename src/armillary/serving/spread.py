@@ -25,7 +25,7 @@ class Wanted:
         tp: Devices that share every matrix: those of a replica, but for dp.
         dp: Ranks of a replica that have requests of their own and share its experts (attention data parallel).
         replicas: Of all; more than a machine holds are on further machines like it.
-        router: By which a request goes to a replica: round-robin, or least-loaded.
+        router: By which a request goes to a replica (`armillary.serving.router.ROUTERS`).
         prefill_replicas: Replicas that only compute prompts, whose keys and values go to those that decode; 0: one pool
             does both.
         decode_replicas: Replicas that decode then.

@@ -16,9 +16,9 @@ from armillary.serving.columns import (
     R_SEEN,
 )  # fmt: skip
 
-T_TOKENS, T_OUTPUTS, T_NEW, T_SCORES, T_DECODING, T_CONTEXT, T_COLUMNS = range(7)
+T_TOKENS, T_OUTPUTS, T_NEW, T_SCORES, T_DECODING, T_CONTEXT, T_LOADED, T_COLUMNS = range(8)
 """Tokens, with drafts; sequences that get a token; new tokens of prompts, and twice their scores but for those among
-themselves; sequences that decode, and the tokens before these."""
+themselves; sequences that decode, and the tokens before these; ps in which blocks come back from tiers."""
 
 GIVES = 16
 """Above the tokens that a step gives to a request, which stand in one number with the request."""

@@ -36,8 +36,10 @@ _blocks = use("armillary.serving.blocks_kernel")
 take, keep, found, idle_among, lacking, share = (
     _blocks.take, _blocks.keep, _blocks.found, _blocks.idle_among, _blocks.lacking, _blocks.share,
 )  # fmt: skip
+_tier = use("armillary.serving.tier_kernel")
+waiting_there, fetch = _tier.waiting, _tier.fetch
 _step = use("armillary.serving.step_kernel")
-add, brought, drafted = _step.add, _step.brought, _step.drafted
+add, brought, drafted, T_LOADED = _step.add, _step.brought, _step.drafted, _step.T_LOADED
 
 
 @inner
@@ -79,10 +81,11 @@ def schedule(par, st, pool, req, tables, lists, step):
         r = waiting[st[S_HEAD]]
         tokens = req[R_PROMPT * n + r] + req[R_MADE * n + r]
         hit = found(par, req, tables, r, tokens)
+        loads = waiting_there(par, req, tables, r, hit, tokens)
         idle = idle_among(par, pool, req, tables, r, hit) if par[P_CACHED] else 0
         if promised(par, req, r) - hit + reserved > st[S_FREE] - idle:
             break
-        computed = max(hit * par[P_BLOCK], brought(par, req, r))
+        computed = max((hit + loads) * par[P_BLOCK], brought(par, req, r))
         new = tokens - computed
         if new > budget and (tokens <= par[P_BUDGET] or budget < par[P_BUDGET]):
             break
@@ -92,7 +95,9 @@ def schedule(par, st, pool, req, tables, lists, step):
         if hit > 0:
             share(par, st, pool, req, tables, r, hit)
         req[R_COMPUTED * n + r] = computed
-        req[R_HIT * n + r] += hit * par[P_BLOCK]
+        req[R_HIT * n + r] += (hit + loads) * par[P_BLOCK]
+        if loads > 0:
+            step[0][T_LOADED] += fetch(par, st, req, tables, r, hit, loads)
         st[S_HEAD] = (st[S_HEAD] + 1) % n
         st[S_WAITING] -= 1
         running[st[S_RUNNING]] = r
@@ -102,5 +107,6 @@ def schedule(par, st, pool, req, tables, lists, step):
             req[R_BEGUN * n + r] = st[S_NOW]
         new = min(new, budget)
         compute(par, st, pool, req, tables, step, r, new, drafts)
+        keep(par, pool, req, tables, r, hit * par[P_BLOCK], computed)
         budget -= new + drafts
         reserved += promised(par, req, r)

@@ -40,8 +40,10 @@ _blocks = use("armillary.serving.blocks_kernel")
 take, keep, give_back, found, idle_among, lacking, share = (
     _blocks.take, _blocks.keep, _blocks.give_back, _blocks.found, _blocks.idle_among, _blocks.lacking, _blocks.share,
 )  # fmt: skip
+_tier = use("armillary.serving.tier_kernel")
+waiting_there, fetch = _tier.waiting, _tier.fetch
 _step = use("armillary.serving.step_kernel")
-add, brought, drafted = _step.add, _step.brought, _step.drafted
+add, brought, drafted, T_LOADED = _step.add, _step.brought, _step.drafted, _step.T_LOADED
 
 
 @inner
@@ -102,11 +104,12 @@ def schedule(par, st, pool, req, tables, lists, step):
         r = waiting[st[S_HEAD]]
         tokens = req[R_PROMPT * n + r] + req[R_MADE * n + r]
         hit = found(par, req, tables, r, tokens)
+        loads = waiting_there(par, req, tables, r, hit, tokens)
         # The whole prompt must find room, though only a part of it may be computed now, and drafts behind it.
         whole = -(-(tokens + par[P_DRAFTS]) // par[P_BLOCK]) - hit
         if whole + (idle_among(par, pool, req, tables, r, hit) if par[P_CACHED] else 0) > st[S_FREE]:
             break
-        computed = max(hit * par[P_BLOCK], brought(par, req, r))
+        computed = max((hit + loads) * par[P_BLOCK], brought(par, req, r))
         new = tokens - computed
         if par[P_LONG] > 0:
             new = min(new, par[P_LONG])
@@ -118,7 +121,9 @@ def schedule(par, st, pool, req, tables, lists, step):
         if hit > 0:
             share(par, st, pool, req, tables, r, hit)
         req[R_COMPUTED * n + r] = computed
-        req[R_HIT * n + r] += hit * par[P_BLOCK]
+        req[R_HIT * n + r] += (hit + loads) * par[P_BLOCK]
+        if loads > 0:
+            step[0][T_LOADED] += fetch(par, st, req, tables, r, hit, loads)
         take(par, st, pool, req, tables, r, lacking(par, req, r, computed + new + drafts))
         budget -= new + drafts
         st[S_HEAD] = (st[S_HEAD] + 1) % n
@@ -129,4 +134,4 @@ def schedule(par, st, pool, req, tables, lists, step):
         if req[R_BEGUN * n + r] < 0:
             req[R_BEGUN * n + r] = st[S_NOW]
         add(par, step, req, r, new, drafts)
-        keep(par, pool, req, tables, r, computed, req[R_COMPUTED * n + r])
+        keep(par, pool, req, tables, r, hit * par[P_BLOCK], req[R_COMPUTED * n + r])

@@ -248,6 +248,8 @@ def plan_serving(
     read, found = load_model(model), machine_of(machine)
     kinds, rejected = _kinds(read, found, requests, Wanted(**options), search.tell)
     search.serve(kinds, found.npus)
+    if requests.follows is not None:
+        rejected["prefill and decoding apart"] = "some requests of the load follow others"
     order = sorted(
         search.tried, key=lambda each: (not each.meets, each.devices if each.meets else 0, -each.good)
     )
@@ -303,13 +305,16 @@ class _Search:
 
     def serve(self, kinds: list[Service], npus: int) -> None:
         """Serve the load by replicas of each kind, and of each two kinds, on up to so many devices."""
-        pairs = [(one, other) for one in kinds for other in kinds]
+        # Prompts of requests that follow others come when answers are done: two pools do not serve such.
+        apart = self.requests.follows is None
+        pairs = [(one, other) for one in kinds for other in kinds if apart]
         total = len(kinds) + len(pairs)
         for at, each in enumerate(kinds):
             self._least(each, npus // each.replica_devices)
             self.tell("serving", at + 1, total)
-        prompts = {id(each): self._prompts(each, npus // each.replica_devices) for each in kinds}
-        answers = {id(each): self._answers(each, npus // each.replica_devices) for each in kinds}
+        sizes = [(each, npus // each.replica_devices) for each in kinds if apart]
+        prompts = {id(each): self._prompts(each, most) for each, most in sizes}
+        answers = {id(each): self._answers(each, most) for each, most in sizes}
         for at, (one, other) in enumerate(pairs):
             self._pools(one, other, prompts[id(one)], answers[id(other)], npus)
             self.tell("serving", len(kinds) + at + 1, total)

@@ -79,9 +79,10 @@ def bill(found: Serving, costs: Source | Costs) -> Bill:
             "costs: npu.flop: operations of served requests are not counted, expected npu.busy and npu.idle, or rent"
         )
     platform, outcome = found.service.machine.platform, found.outcome
-    machines = found.service.devices / platform.npus
+    # Replicas that are started and stopped cost while they are there.
+    machines = found.service.devices / platform.npus * outcome.there_share
     # Of one machine; a replica works with all its devices or with none.
-    busy = outcome.busy * found.service.replicas * found.service.replica_devices
+    busy = outcome.busy * found.service.replicas * found.service.replica_devices * outcome.there_share
     before = found.service.prefill
     if before and outcome.moved:
         busy += outcome.busy_share(outcome.moved.replicas) * before.replicas * before.replica_devices
