@@ -104,6 +104,7 @@ LONG = {
     "in-network.md",
     "tutorial-memory-or-network.md",
     "tutorial-budget.md",
+    "tutorial-machine.md",
     "tutorial-price.md",
     "tutorial-serving.md",
 }
