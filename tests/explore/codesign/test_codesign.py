@@ -347,3 +347,13 @@ def test_a_budget_that_binds_is_named(here: Path) -> None:
     assert found.beyond.keys() == {("power",)}
     assert found.beyond["power",].count == 2
     assert found.beyond["power",].most > found.best.goodput
+
+
+def test_machines_that_cannot_run_the_mix_are_named(here: Path) -> None:
+    vary = {"platform.network.out.size": [2, 3]}
+    given = document(mix=[TRAIN], machines=[{"machine": ROOFLINE, "name": "r", "costs": COSTS, "vary": vary}])
+    (here / "mix.yaml").write_text(json.dumps(given))
+    result = CliRunner().invoke(main, ["plan", "machine", "mix.yaml"])
+    assert result.exit_code == 0, result.output
+    assert "Proved: 1 of 2 within the budget simulated, 1 impossible (below)" in result.output
+    assert "Impossible on r: size 3: no plan of batch 16 on 6 devices is possible" in result.output

@@ -30,7 +30,10 @@ def headline(found: Found) -> list[str]:
             "times as long from 64 MiB on"
         )
     done, within = len(found.designs), found.affordable
-    count = f"{done} of {within:,} within the budget simulated, of {found.points:,} machines in all"
+    impossible = f", {len(found.rejected)} impossible (below)" if found.rejected else ""
+    count = (
+        f"{done} of {within:,} within the budget simulated{impossible}, of {found.points:,} machines in all"
+    )
     if found.left:
         lines.append(f"Not proved: {count}; another may be better by {100 * found.gap:.3g} % at most")
     else:
@@ -98,7 +101,7 @@ def details(found: Found) -> list[str]:
     lines += [f"Not in cost and power: {text}" for text in best.worth.missing]
     reasons: dict[str, list[str]] = {}
     for name, why in found.rejected.items():
-        reasons.setdefault(why, []).append(name)
+        reasons.setdefault(why.replace(f" of {name}", ""), []).append(name)
     lines += [f"Impossible on {'; '.join(names)}: {why}" for why, names in reasons.items()]
     return lines
 

@@ -21,6 +21,7 @@ from armillary.explore.training.prediction import Prediction, plan_text
 from armillary.explore.training.train import predicted
 from armillary.platform.kernels import PRECISIONS
 from armillary.serving.load import cut
+from armillary.serving.outcome import WAITS
 from armillary.serving.rate import CLOSE, largest
 from armillary.serving.requests import Ints, Requests
 from armillary.serving.result import Serving, seconds_text
@@ -311,7 +312,9 @@ def _of_serving(found: Serving, machine: Machine) -> Taken:
     kind = f"dp {of.engine.ranks}" if of.engine.ranks > 1 else f"tp {of.plan.parallel.tp}"
     waits = {name: float(np.sum(each)) for name, each in found.outcome.waits.items()}
     most = max(waits, key=lambda each: waits[each])
-    text = f"{most}, {100 * waits[most] / max(sum(waits.values()), 1e-9):.0f} % of the time of requests"
+    text = (
+        f"{WAITS[most]}, {100 * waits[most] / max(sum(waits.values()), 1e-9):.0f} % of the time of requests"
+    )
     span, each = float(_arrival(found)[-1] - _arrival(found)[0]) * 1e-9, found.e2e_s.mean
     short = (
         [
