@@ -110,6 +110,11 @@ class Kernels:
     cache: str = "bf16"
     drafts: int = 0
 
+    @property
+    def measured(self) -> bool:
+        """Whether they were measured on this device, not on one like it."""
+        return self.like == self.gpu.name
+
     def reduce_ns(self, size: float, members: int) -> float:
         """Return ns of an all-reduce of `size` bytes: the sooner of one shot and two."""
         own = self.parts["reduce"]["all"]

@@ -11,6 +11,7 @@ from armillary.base.errors import InputError, nearest, one_of
 from armillary.base.units import parse_time
 from armillary.compute.gpu.device import load_gpu
 from armillary.compute.machine import Machine
+from armillary.serving import assumed
 from armillary.serving.capacity import Capacity, capacity_of
 from armillary.serving.changes import Changes
 from armillary.serving.drafts import chances, gives
@@ -26,7 +27,6 @@ from armillary.serving.spread import Wanted, as_published, plan_of
 from armillary.serving.step_table import StepTable
 from armillary.workload.models import Model
 from armillary.workload.models.schema import Decoder
-from armillary.workload.plan.numbers import stores
 from armillary.workload.plan.schema import Plan
 
 LARGE_DEVICE = 70 * 2**30
@@ -138,26 +138,50 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
     Raises:
         InputError: it is no decoder, does not fit, or cannot be spread or served so.
     """
-    assumptions = [*requests.notes, *machine.assumptions, *machine.collectives_not_measured()]
     if not isinstance(model, Decoder):
         raise InputError(f"serving '{model.name}': expected a model of kind 'decoder', got '{model.kind}'")
     able = load_gpu(machine.device).peaks if machine.device else ()
     wanted, published = as_published(model, wanted, able)
-    assumptions += published
-    if wanted.scales and "fp8" not in (wanted.precision, wanted.experts):
-        assumptions.append(f"scales {wanted.scales} has no effect: no operand is in fp8")
     tp = (machine.npus if wanted.dp == 1 else 1) if wanted.tp is None else wanted.tp
     plan = plan_of(model, machine.name, machine.npus, tp, wanted)
-    if model.linear and wanted.cached and requests.shared is not None:
-        assumptions.append("linear layers keep a state at the end of each block that requests share")
-    kept = stores(plan)
-    if kept.weights != plan.numbers.compute and not wanted.experts:
-        assumptions.append(
-            f"GEMMs read weights as if they were stored in {plan.numbers.compute}, not in {kept.weights}: only memory "
-            "counts the difference"
+    engine, capacity = _engine(model, machine, requests, wanted, plan)
+    each = machine.npus // (tp * wanted.dp)
+    replicas = _within("replicas", wanted.replicas, each, MOST_COPIES * each)
+    if replicas % each:
+        raise InputError(
+            f"replicas {replicas}: expected a multiple of {each}, those of a machine {machine.name}"
         )
-    if wanted.tp is None and tp > 1:
-        assumptions.append(f"tp {tp}: one replica on all devices of the machine")
+    notes = router_notes(wanted.router, requests, replicas, wanted.cached)
+    # Refused before steps are timed.
+    check_fits(requests, engine)
+    kernels = _kernels(model, machine, wanted, tp)
+    assumptions = [
+        *requests.notes, *machine.assumptions, *machine.collectives_not_measured(), *published,
+        *assumed.of_plan(model, requests, wanted, plan),
+        *assumed.of_engine(model, wanted, measured=capacity is not None), *notes,
+        *assumed.of_steps(model, machine, requests, wanted, kernels),
+    ]  # fmt: skip
+    most = min(engine.sequences, engine.budget, requests.clients or len(requests))
+    # SGLang has no limit of tokens where it decodes.
+    table = priced(
+        model, plan, machine.platform, budget=max(engine.budget, most * (1 + wanted.drafts)), sequences=most,
+        longest=int((requests.prompt + requests.output).max()) + wanted.drafts, captured=CAPTURED,
+        overhead_ns=wanted.overhead_ns, kernels=kernels, ranks=wanted.dp, drafts=wanted.drafts,
+    )  # fmt: skip
+    measured = kernels is not None and kernels.measured and not wanted.drafts
+    return Service(
+        model, machine, plan, engine, capacity, table, tuple(assumptions), replicas, wanted.router, measured
+    )
+
+
+def _engine(
+    model: Decoder, machine: Machine, requests: Requests, wanted: Wanted, plan: Plan
+) -> tuple[Engine, Capacity | None]:
+    """Return the engine of a replica, and the memory of its devices; None: the number of blocks was given.
+
+    Raises:
+        InputError: a number is wrong, or there is no room for a block.
+    """
     device = machine.platform.npu.memory.capacity
     small = 0 < device < LARGE_DEVICE
     budget = _within("budget", wanted.budget, 2048 if small else 8192, MOST_BUDGET)
@@ -168,22 +192,10 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
             f"memory {wanted.memory:g}: expected a share of the memory of a device, above 0, up to 1"
         )
     mean = gives(model.name, wanted.drafts, wanted.accepted)
-    if wanted.drafts:
-        if model.layout is not None:
-            raise InputError(
-                f"drafts {wanted.drafts}: layers of {model.name} have one block each, expected 0"
-            )
-        if budget < 1 + wanted.drafts:
-            raise InputError(
-                f"budget {budget}: expected at least {1 + wanted.drafts}, a token and its drafts"
-            )
-        assumptions.append(
-            f"a step with {wanted.drafts} draft{'s' * (wanted.drafts > 1)} gives {mean:.3g} tokens on average, each "
-            "draft is accepted with the same chance, and takes one layer like those of the model and the choice of a "
-            "token"
-        )
-        assumptions.append("no run with drafts was measured, so means have no interval")
-    tokens = requests.prompt + requests.output
+    if wanted.drafts and model.layout is not None:
+        raise InputError(f"drafts {wanted.drafts}: layers of {model.name} have one block each, expected 0")
+    if wanted.drafts and budget < 1 + wanted.drafts:
+        raise InputError(f"budget {budget}: expected at least {1 + wanted.drafts}, a token and its drafts")
     capacity = None
     if wanted.blocks is None:
         if not device:
@@ -192,19 +204,9 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
             )
         # What drafts has weights and a cache, too.
         whole = model.model_copy(update={"layers": model.layers + 1}) if wanted.drafts else model
-        capacity = capacity_of(
-            whole, plan, device, wanted.memory, budget=budget, block=block, tokens=max(1, int(tokens.mean()))
-        )
-        assumptions.append(
-            "blocks of keys and values follow from weights and the working memory of a step; engines measure it, and "
-            "find up to 10 % fewer"
-        )
+        usual = max(1, int((requests.prompt + requests.output).mean()))
+        capacity = capacity_of(whole, plan, device, wanted.memory, budget=budget, block=block, tokens=usual)
     ingest = INGEST_NS if wanted.ingest_ns is None else wanted.ingest_ns
-    if wanted.ingest_ns is None:
-        assumptions.append(
-            f"a request is in the queue {INGEST_NS / 1e6:.3g} ms after it came, and its prompt takes the front end "
-            f"{TOKEN_PS / 1e6:g} us a token, one request after another"
-        )
     if not 0 <= ingest <= MOST_INGEST:
         raise InputError(f"ingest {ingest:,} ns: expected 0 to {MOST_INGEST:,} ns")
     if _within("poll", wanted.poll, 1, MOST_POLL) > 1 and wanted.engine != "sglang":
@@ -214,73 +216,13 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
     _within("balance", wanted.balance, 0, MOST_POLL, least=0)
     if wanted.balance and (wanted.engine != "trtllm" or wanted.dp == 1):
         raise InputError(f"balance {wanted.balance}: expected it with engine trtllm and dp above 1 only")
-    each = machine.npus // (tp * wanted.dp)
-    copies = _within("replicas", wanted.replicas, each, MOST_COPIES * each) // each
-    if wanted.replicas is not None and wanted.replicas % each:
-        raise InputError(
-            f"replicas {wanted.replicas}: expected a multiple of {each}, those of a machine {machine.name}"
-        )
-    assumptions += router_notes(wanted.router, requests, copies * each, wanted.cached)
     blocks = capacity.blocks if capacity else _within("blocks", wanted.blocks, 1, MOST_BLOCKS)
     engine = Engine(
         budget, sequences, block, min(blocks, MOST_BLOCKS), ahead=wanted.ahead, cached=wanted.cached,
         rule=wanted.engine, poll=wanted.poll, ingest_ns=ingest, token_ps=TOKEN_PS if wanted.ingest_ns is None else 0,
-        ranks=wanted.dp, balance=wanted.balance,
-        accepted=chances(wanted.drafts, mean) if wanted.drafts else (),
+        ranks=wanted.dp, balance=wanted.balance, accepted=chances(wanted.drafts, mean) if wanted.drafts else (),
     )  # fmt: skip
-    # Refused before steps are timed.
-    check_fits(requests, engine)
-    if not wanted.overhead_ns:
-        assumptions.append(
-            "what the engine does on the CPU hides behind the device, and takes no time of its own"
-        )
-    kernels = _kernels(model, machine, wanted, tp)
-    if kernels is None:
-        assumptions.append(
-            "kernels are those of training: of an inference engine none was measured on this device"
-        )
-    elif kernels.like != kernels.gpu.name:
-        assumptions.append(
-            f"kernels of the engine were not measured: they follow {kernels.like} and the data sheet"
-        )
-    measured = kernels is not None and kernels.like == kernels.gpu.name
-    which = "kernels that no table of the engine has" if measured else "kernels"
-    assumptions += machine.kernels_not_measured(which)
-    if (longest := int(tokens.max())) > model.context:
-        assumptions.append(
-            f"requests have up to {longest:,} tokens, and {model.name} is made for {model.context:,}: engines refuse "
-            "longer ones unless they are told otherwise"
-        )
-    if model.experts is not None:
-        assumptions.append(
-            "tokens choose experts by chance, some more often, as in the tables of their kernels"
-        )
-    if model.attention.sparse is not None and kernels is not None and wanted.engine != "sglang":
-        assumptions.append("attention over chosen keys (DSA) takes what kernels of SGLang take")
-    if wanted.dp > 1 and kernels is not None and kernels.link:
-        assumptions.append(
-            f"ranks of dp {wanted.dp} gather tokens for experts, and divide sums of what these make, in half the time "
-            "of a two-shot all-reduce each"
-        )
-    most = min(sequences, budget, requests.clients or len(requests))
-    # SGLang has no limit of tokens where it decodes.
-    table = priced(
-        model, plan, machine.platform, budget=max(budget, most * (1 + wanted.drafts)), sequences=most,
-        longest=longest + wanted.drafts, captured=CAPTURED, overhead_ns=wanted.overhead_ns, kernels=kernels,
-        ranks=wanted.dp, drafts=wanted.drafts,
-    )  # fmt: skip
-    return Service(
-        model,
-        machine,
-        plan,
-        engine,
-        capacity,
-        table,
-        tuple(assumptions),
-        copies * each,
-        wanted.router,
-        measured and not wanted.drafts,
-    )
+    return engine, capacity
 
 
 def _kernels(model: Decoder, machine: Machine, wanted: Wanted, tp: int) -> Kernels | None:
