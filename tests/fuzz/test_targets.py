@@ -74,7 +74,7 @@ MODULES: dict[str, str] = {
     "platform/files/topology.py": "edges", "platform/topology/routing.py": "routing-table",
     "report/astra_log/log_files.py": "loggers", "report/issue_log.py": "issue-log",
     "studio/app.py": OURS,
-    "testing/front_end.py": OURS, "trace/files.py": "trace", "trace/other_formats.py": "trace",
+    "testing/front_end.py": OURS, "trace/files.py": "trace", "trace/other_formats.py": "json",
     "workload/models/hugging_face/__init__.py": "config", "workload/models/read.py": "model",
 }  # fmt: skip
 """Module that reads -> the target that reaches it."""

@@ -230,3 +230,10 @@ def test_a_log_cut_and_faster(tmp_path: Path) -> None:
         cut(found, None, 0)
     with pytest.raises(InputError, match="clients of a closed loop"):
         cut(Requests(np.zeros(1, np.int64), np.ones(1, np.int64), np.ones(1, np.int64), 1), None, 2)
+
+
+def test_a_text_longer_than_a_name_is_no_file() -> None:
+    with pytest.raises(InputError, match="there is no such file"):
+        load_requests("a" * 400)
+    with pytest.raises(InputError, match="no kind"):
+        load_requests("poison:rate=" + "1" * 400)

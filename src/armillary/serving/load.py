@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from armillary.base.counts import check_count
+from armillary.base.document import is_there
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.base.units import parse_time, whole
 from armillary.serving.requests import MOST_LENGTH, MOST_NS, MOST_REQUESTS, Ints, Requests
@@ -105,12 +106,12 @@ def load_requests(source: str | Path, seed: int = 0) -> Requests:
         InputError: it is neither, a value of it is wrong, or there are more requests than are allowed.
     """
     kind, colon, rest = str(source).partition(":")
-    if colon and not Path(source).exists() and (kind in KINDS or "=" in rest):
+    if colon and not is_there(source) and (kind in KINDS or "=" in rest):
         spec = _parsed(str(source), kind, rest)
         return _sessions(spec, seed) if kind == "sessions" else _drawn(spec, kind, seed)
     from armillary.serving.logs import read_log
 
-    if not Path(source).exists() and not Path(source).suffix:
+    if not is_there(source) and not Path(source).suffix:
         raise InputError(f"load {source}: there is no such file, expected one, or a text like {EXAMPLE}")
     return read_log(Path(source))
 
