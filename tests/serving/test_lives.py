@@ -21,7 +21,8 @@ from armillary.serving.replica import Engine
 from armillary.serving.requests import Requests
 
 from .conftest import engines, loads, sessions, table
-from .reference import RULES, Reference
+from .reference import Reference
+from .reference_rules import RULES
 from .test_replica import price
 
 

@@ -29,7 +29,8 @@ from armillary.serving.service import Service
 from armillary.serving.transfer import PART, Links, Side, links_of, moved
 
 from .conftest import apart, engines, loads, table
-from .reference import RULES, Reference
+from .reference import Reference
+from .reference_rules import RULES
 from .test_replica import price
 
 EACH = 50

@@ -18,7 +18,9 @@ from armillary.serving.replica import Engine, Served, serve_replica
 from armillary.serving.requests import Requests
 
 from .conftest import apart, engines, loads, sessions, table
-from .reference import RULES, Reference, Step, Together
+from .reference import Reference
+from .reference_parts import Step
+from .reference_rules import RULES, Together
 
 TABLE = table()
 

@@ -20,7 +20,9 @@ from armillary.serving.requests import Ints, Requests
 from armillary.serving.router import shares
 
 from .conftest import engines, loads, sessions, table
-from .reference import RULES, Reference, Request, text_of
+from .reference import Reference
+from .reference_parts import Request, text_of
+from .reference_rules import RULES
 from .test_replica import price
 
 NAMES = ("begun", "first", "last", "preempted", "hit", "again", "interfered", "stalled", "steps")
