@@ -35,7 +35,7 @@ EXAMPLE = "[TIME] [workload] [info] sys[0] finished, 34030 cycles, exposed commu
 
 
 @dataclass(frozen=True)
-class Row:
+class Ending:
     """Ranks, one after the other, that end alike in both engines.
 
     Attributes:
@@ -71,11 +71,11 @@ class Beside:
     theirs: tuple[int, ...]
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[Ending]:
         """Return ranks by what they end at; those that follow each other and are alike are one row."""
         pairs = list(zip(self.ours, self.theirs, strict=True))
         starts = [0, *(at + 1 for at, (a, b) in enumerate(pairwise(pairs)) if a != b), len(pairs)]
-        return [Row(first, after - 1, *pairs[first]) for first, after in pairwise(starts) if first < after]
+        return [Ending(first, after - 1, *pairs[first]) for first, after in pairwise(starts) if first < after]
 
     @property
     def headline(self) -> str:
