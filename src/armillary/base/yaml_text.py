@@ -40,6 +40,9 @@ def load_yaml(text: str, name: str | os.PathLike[str]) -> Any:
         _check_size(node, path)
         found = _constructor(path).construct_document(node)
     except yaml.MarkedYAMLError as error:
+        # PyYAML from 6.0.4 on has a limit of its own.
+        if "nesting depth" in str(error.problem):
+            raise InputError(f"{path}: nested too deeply for YAML") from None
         mark = error.problem_mark or error.context_mark
         place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
         raise InputError(f"{path}{place}: not valid YAML: {error.problem or error.context}") from None
