@@ -20,7 +20,7 @@ MODEL is a name of `armillary generate list`, a model file, or a Hugging Face co
 poisson:rate=4,requests=500,input=1024,output=256 (or gamma, constant, closed, sessions), or is the file of a log: JSON
 lines with arrival_s, input_tokens and output_tokens, or one of Mooncake, vLLM, Azure or BurstGPT.
 """
-LOAD, REPLICA, ENGINE = "Load", "Replica", "Engine"
+LOAD, REPLICA, PRECISION, ENGINE, CACHE = "Load", "Replica", "Precision", "Engine", "KV cache"
 
 
 def _together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -56,27 +56,27 @@ load_options = _together(
 """What comes; ``--slo`` is required by some."""
 engine_options = _together(
     option(
-        "--precision", metavar="NAME", heading=REPLICA, help="Of GEMMs; by default as published, else bf16."
+        "--precision", metavar="NAME", heading=PRECISION, help="Of GEMMs; by default as published, else bf16."
     ),
     option(
         "--scales",
         metavar="KIND",
-        heading=REPLICA,
+        heading=PRECISION,
         help="Of operands in fp8: tensor, or block of 128 x 128; by default as published, else tensor.",
     ),
     option(
         "--experts",
         metavar="NAME",
-        heading=REPLICA,
+        heading=PRECISION,
         help="As experts are stored: bf16, fp8, fp4 (NVFP4), mxfp4, int4; by default as published, else as GEMMs.",
     ),
     option(
         "--weight-precision",
         metavar="NAME",
-        heading=REPLICA,
+        heading=PRECISION,
         help="Of stored weights; by default as published, else that of GEMMs.",
     ),
-    option("--cache-precision", metavar="NAME", heading=REPLICA, help="Of keys and values."),
+    option("--cache-precision", metavar="NAME", heading=CACHE, help="Of keys and values."),
     option(
         "--router",
         default="round-robin",
@@ -111,7 +111,7 @@ engine_options = _together(
         type=int,
         default=16,
         show_default=True,
-        heading=ENGINE,
+        heading=CACHE,
         help="Tokens of a block of the KV cache.",
     ),
     option(
@@ -119,7 +119,7 @@ engine_options = _together(
         type=float,
         default=0.9,
         show_default=True,
-        heading=ENGINE,
+        heading=CACHE,
         help="Share of the memory of a device that the engine uses.",
     ),
     option(
@@ -158,7 +158,7 @@ engine_options = _together(
         "--cached/--no-cached",
         default=True,
         show_default=True,
-        heading=ENGINE,
+        heading=CACHE,
         help="Keep blocks for requests that begin alike.",
     ),
     option(
@@ -241,7 +241,7 @@ def with_times(options: Mapping[str, object], overhead: str | None, ingest: str 
 @option("--ep", type=int, default=1, show_default=True, heading=REPLICA,
         help="Devices over which whole experts are divided: 1, or all of a replica.")  # fmt: skip
 @option(
-    "--blocks", type=int, heading=ENGINE, help="Blocks of a replica; by default as many as the memory holds."
+    "--blocks", type=int, heading=CACHE, help="Blocks of a replica; by default as many as the memory holds."
 )
 @option(
     "--fail",
@@ -261,28 +261,28 @@ def with_times(options: Mapping[str, object], overhead: str | None, ingest: str 
     "--kv-host",
     default="",
     metavar="SIZE",
-    heading=ENGINE,
+    heading=CACHE,
     help="Memory of the host, for each replica, that keeps blocks which are taken on the devices, e.g. 200GiB.",
 )
 @option(
     "--kv-host-rate",
     default="",
     metavar="RATE",
-    heading=ENGINE,
+    heading=CACHE,
     help="Of transfers from there to each device, e.g. 25GB/s; by default 50 GB/s.",
 )
 @option(
     "--kv-ssd",
     default="",
     metavar="SIZE",
-    heading=ENGINE,
+    heading=CACHE,
     help="Of its disk, for blocks that are taken in that memory, or without that on the devices.",
 )
 @option(
     "--kv-ssd-rate",
     default="",
     metavar="RATE",
-    heading=ENGINE,
+    heading=CACHE,
     help="Of transfers from there to each replica; by default 10 GB/s.",
 )
 @option(
