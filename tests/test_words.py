@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import tokenize
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,6 +74,16 @@ def words_of(name: str) -> list[str]:
     return [part.lower().removesuffix("s") if len(part) > 3 else part.lower() for part in parts]
 
 
+@cache
+def names_in(path: Path) -> list[tuple[str, int, list[str]]]:
+    """Return the names of a file, each once: name, the first line that has it, and its words."""
+    first: dict[str, int] = {}
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline):
+        if token.type == tokenize.NAME:
+            first.setdefault(token.string, token.start[0])
+    return [(name, line, words_of(name)) for name, line in first.items()]
+
+
 @pytest.mark.parametrize("term", NAMES, ids=lambda term: term.old)
 def test_names_are_those_of_the_field(term: Term) -> None:
     old, found = words_of(term.old), []
@@ -81,12 +92,9 @@ def test_names_are_those_of_the_field(term: Term) -> None:
         place = path.relative_to(SRC).as_posix()
         if not place.startswith(term.rooms) or place.startswith(term.everyday or ("/",)):
             continue
-        for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline):
-            if token.type != tokenize.NAME:
-                continue
-            words = words_of(token.string)
+        for name, line, words in names_in(path):
             if any(words[i : i + len(old)] in (old, plural) for i in range(len(words))):
-                found.append(f"{place}:{token.start[0]}: {token.string}")
+                found.append(f"{place}:{line}: {name}")
     assert not found, f"say {term.new}: {found[:10]}"
 
 

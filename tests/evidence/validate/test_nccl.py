@@ -44,7 +44,8 @@ def test_measured_and_derived_devices_have_bars_of_their_own(tmp_path):
 @pytest.mark.parametrize(
     ("name", "file"),
     [
-        ("nccl-single-node", "nccl_single_node.csv"),
+        # All its devices: a minute.
+        pytest.param("nccl-single-node", "nccl_single_node.csv", marks=pytest.mark.slow),
         ("nccl-echo", "echo_a100_40g_allreduce.csv"),
         ("nccl-xxrjun", "xxrjun_h100_nccl_sizes.csv"),
     ],
@@ -65,6 +66,7 @@ def test_unseen_devices_meet_the_bar(shared):
     assert {row.label.split()[0] for row in table.rows} == {"a100_sxm", "b200_sxm", "gb300", "h100_sxm"}
 
 
+@pytest.mark.slow
 def test_files_beside_look_up_tables_are_left_alone(shared):
     files = sorted((shared / "measured" / "vtrain").iterdir())
     table = run("nccl-vtrain", *files)
