@@ -21,7 +21,7 @@ from armillary.base.errors import InputError
 from armillary.cli import main
 from armillary.compute.machine import Machine, machine_of
 from armillary.explore.codesign import search as searching
-from armillary.explore.codesign.found import Found
+from armillary.explore.codesign.found import Designs
 from armillary.explore.codesign.kept import Kept
 from armillary.explore.codesign.load import Codesign, load_codesign
 from armillary.explore.codesign.search import plan_machine
@@ -171,13 +171,13 @@ def test_what_is_proved_is_the_best_of_all_machines(data: st.DataObject) -> None
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
+def found(tmp_path_factory: pytest.TempPathFactory) -> Designs:
     (folder := tmp_path_factory.mktemp("mix")).joinpath("tiny.yaml").write_text(json.dumps(TINY))
     (folder / "mix.json").write_text(json.dumps(document()))
     return plan_machine(folder / "mix.json")
 
 
-def test_a_search_is_that_of_all_machines(found: Found) -> None:
+def test_a_search_is_that_of_all_machines(found: Designs) -> None:
     assert found.points == 4
     assert found.affordable == 4
     assert not found.left
@@ -332,7 +332,7 @@ def test_the_command_says_what_python_says(here: Path) -> None:
         armillary.plan_machine("mix.yaml", power="4 kw")
 
 
-def test_a_search_that_was_ended_says_what_another_may_be(here: Path, found: Found) -> None:
+def test_a_search_that_was_ended_says_what_another_may_be(here: Path, found: Designs) -> None:
     ended = plan_machine(document(), most=1, store="s.db")
     assert ended.left
     assert ended.best.goodput * (1 + ended.gap) >= found.best.goodput

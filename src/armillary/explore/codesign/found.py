@@ -79,7 +79,7 @@ class Beyond:
 
 
 @dataclass(frozen=True)
-class Found:
+class Designs:
     """The result of a search for a machine.
 
     Attributes:

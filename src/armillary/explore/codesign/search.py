@@ -12,7 +12,7 @@ from armillary.base.document import Source
 from armillary.base.errors import InputError
 from armillary.base.units import format_count
 from armillary.compute.machine import Machine
-from armillary.explore.codesign.found import Beyond, Design, Found
+from armillary.explore.codesign.found import Beyond, Design, Designs
 from armillary.explore.codesign.kept import Kept
 from armillary.explore.codesign.load import Codesign, load_codesign
 from armillary.explore.codesign.workload import Taken, Tell
@@ -47,7 +47,7 @@ def plan_machine(
     most: int | None = None,
     store: str | Path | None = None,
     progress: Tell | None = None,
-) -> Found:
+) -> Designs:
     """Return which machine within a budget does the most of a mix of training and serving.
 
     Args:
@@ -74,7 +74,7 @@ class _Search:
         """By workload: weight over the s that a unit takes on the reference machine."""
         self.designs: list[tuple[tuple[float, float, int], Design]] = []
 
-    def run(self, most: int | None) -> Found:
+    def run(self, most: int | None) -> Designs:
         asked = self.asked
         # What costs nothing to find out comes first: a wrong key should not cost the time of a simulation.
         priced = self._priced()
@@ -122,7 +122,7 @@ class _Search:
             for name, bounds in outside.items()
             if (better := [each for each in bounds if each > self.best])
         }
-        return Found(
+        return Designs(
             asked, designs, reference, sum(each.space.size for each in asked.entries), affordable, given_up,
             left if alive else 0, left_bound if alive else 0.0, ideal, beyond, rejected,
         )  # fmt: skip

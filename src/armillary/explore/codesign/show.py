@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from armillary.base.units import format_count
-from armillary.explore.codesign.found import Design, Found
+from armillary.explore.codesign.found import Design, Designs
 from armillary.explore.codesign.search import amount
 from armillary.explore.codesign.worth import TITLES
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-def headline(found: Found) -> list[str]:
+def headline(found: Designs) -> list[str]:
     """Return the answer, how sure it is, and how much is left, a line each."""
     best = found.best
     costs = [
@@ -53,7 +53,7 @@ def headline(found: Found) -> list[str]:
     return lines
 
 
-def binding(found: Found) -> list[str]:
+def binding(found: Designs) -> list[str]:
     """Return which budget stands in the way of better machines, a line each."""
     lines = [
         f"Binds: {' and '.join(TITLES[name] for name in names)}: {each.count:,} machine{'s' * (each.count > 1)} beyond "
@@ -65,7 +65,7 @@ def binding(found: Found) -> list[str]:
     return lines
 
 
-def designs_table(found: Found, top: int) -> Table:
+def designs_table(found: Designs, top: int) -> Table:
     """Return a row for each of the best designs."""
     from rich.table import Table
 
@@ -88,7 +88,7 @@ def designs_table(found: Found, top: int) -> Table:
     return table
 
 
-def details(found: Found) -> list[str]:
+def details(found: Designs) -> list[str]:
     """Return what each workload does on the best machine, what is assumed, and what is not counted."""
     best = found.best
     lines = [
@@ -106,7 +106,7 @@ def details(found: Found) -> list[str]:
     return lines
 
 
-def codesign_json(found: Found) -> dict[str, Any]:
+def codesign_json(found: Designs) -> dict[str, Any]:
     """Return the result as plain values, in s, USD and W."""
     return {
         "reference": found.reference.name,
@@ -132,7 +132,7 @@ def codesign_json(found: Found) -> dict[str, Any]:
     }
 
 
-def _design_json(found: Found, each: Design) -> dict[str, Any]:
+def _design_json(found: Designs, each: Design) -> dict[str, Any]:
     return {
         "machine": each.name,
         "npus": each.machine.npus,
@@ -166,7 +166,7 @@ def _interval(best: Design) -> str:
     return f" (90 % interval {low} to {high})"
 
 
-def _against(found: Found, each: Design) -> str:
+def _against(found: Designs, each: Design) -> str:
     if each is found.best:
         return "the best"
     word = "" if each.differs(found.best) else ", not told apart"
