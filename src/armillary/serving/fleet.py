@@ -42,20 +42,14 @@ def routed(
         InputError: a request can never be served.
         ShortageError: the requests of all replicas need more memory than there is.
     """
-    n = len(requests)
-    require(
-        8 * (c.R_COLUMNS + 1) * n * replicas,
-        f"{replicas:,} replicas, any of which may get each of {n:,} requests,",
-        "fewer requests or replicas, or router round-robin",
-    )  # fmt: skip
-    work = int(requests.prompt.sum() // max(1, engine.budget) + requests.output.sum())
-    mode = mode or ("interpreted" if work <= INTERPRETED else "compiled")
+    require_loops(requests, replicas, "fewer requests or replicas, or router round-robin")
+    mode = mode or mode_of(requests, engine)
     # Where nothing is shared, only a preempted request could find blocks: its own.
     if engine.cached and not requests.alike:
         found, shares = routed(requests, replicas, replace(engine, cached=False), table, router, mode)
         if not any(each.preempted.any() for each in found):
             return [replace(each, engine=engine) for each in found], shares
-    fleet = [Replica(requests, engine, table, mode, router=True) for _ in range(min(replicas, n))]
+    fleet = [Replica(requests, engine, table, mode, router=True) for _ in range(min(replicas, len(requests)))]
     sent: list[list[int]] = [[] for _ in fleet]
     ahead, last, up = Ahead(requests), -1, range(len(fleet))
     while ahead.known or ahead.waits:
@@ -79,6 +73,26 @@ def routed(
             each.advance(c.NEVER - 1)
             served.append(each.served(part_of(requests, mine)))
     return served, [np.array(mine, np.int64) for mine in sent if mine]
+
+
+def require_loops(requests: Requests, replicas: int, instead: str) -> None:
+    """Check that there is memory for loops of which each may get any request.
+
+    Raises:
+        ShortageError: there is not; `instead` says what to do.
+    """
+    n = len(requests)
+    require(
+        8 * (c.R_COLUMNS + 1) * n * replicas,
+        f"{replicas:,} replicas, any of which may get each of {n:,} requests,",
+        instead,
+    )
+
+
+def mode_of(requests: Requests, engine: Engine) -> Mode:
+    """Return in which mode of the kernels a load is sooner done."""
+    work = int(requests.prompt.sum() // max(1, engine.budget) + requests.output.sum())
+    return "interpreted" if work <= INTERPRETED else "compiled"
 
 
 def part_of(requests: Requests, mine: list[int]) -> Requests:

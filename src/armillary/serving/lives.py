@@ -19,12 +19,11 @@ import numpy as np
 
 from armillary.base.errors import InputError
 from armillary.base.jit import Mode
-from armillary.base.memory import require
 from armillary.serving import columns as c
 from armillary.serving.changes import MOST_FAILURES, MOST_LOOKS, Changes, Scale
-from armillary.serving.fleet import Ahead, part_of
+from armillary.serving.fleet import Ahead, mode_of, part_of, require_loops
 from armillary.serving.outcome import Outcome
-from armillary.serving.replica import INTERPRETED, Engine, Replica, Served
+from armillary.serving.replica import Engine, Replica, Served
 from armillary.serving.requests import Ints, Requests
 from armillary.serving.router import choose
 from armillary.serving.step_table import StepTable
@@ -104,14 +103,8 @@ class Fleet:
             InputError: a request can never be served.
             ShortageError: the requests of all replicas need more memory than there is.
         """
-        n = len(requests)
-        require(
-            8 * (c.R_COLUMNS + 1) * n * replicas,
-            f"{replicas:,} replicas, any of which may get each of {n:,} requests,",
-            "fewer requests or replicas",
-        )
-        work = int(requests.prompt.sum() // max(1, engine.budget) + requests.output.sum())
-        self._mode: Mode = mode or ("interpreted" if work <= INTERPRETED else "compiled")
+        require_loops(requests, replicas, "fewer requests or replicas")
+        self._mode = mode or mode_of(requests, engine)
         self._requests, self._engine, self._table, self._router = requests, engine, table, router
         self._changes = changes
         self._places = [_Place(changes.fail.times(k) if changes.fail else None) for k in range(replicas)]

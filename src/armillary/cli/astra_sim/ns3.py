@@ -58,20 +58,17 @@ def command(
     logging = read_logging(logging_configuration)
     if ns3_timeout is not None and ns3_binary is None:
         say("armillary: warning: --ns3-timeout has no effect without --ns3-binary", err=True)
+    given = (
+        workload_configuration, system_configuration, network_configuration, logical_topology_configuration,
+        remote_memory_configuration, comm_group_configuration, scales(flags), network_model,
+    )  # fmt: skip
     if ns3_binary is not None:
         from armillary.evidence.ns3_binary import beside_table
 
         with working("simulating, here and there"):
             found, log = astra_sim.beside_ns3(
                 ns3_binary,
-                workload_configuration,
-                system_configuration,
-                network_configuration,
-                logical_topology_configuration,
-                remote_memory_configuration,
-                comm_group_configuration,
-                scales(flags),
-                network_model,
+                *given,
                 timeout=ns3_timeout or "10 min",
             )
         for warning in [*log.timeline.info["warnings"], *log.warnings, *logging.warnings]:
@@ -81,13 +78,6 @@ def command(
         return
     with nullcontext() if terse else folder_of_logs(logging_folder), working("simulating"):
         heading, log = astra_sim.log_ns3(
-            workload_configuration,
-            system_configuration,
-            network_configuration,
-            logical_topology_configuration,
-            remote_memory_configuration,
-            comm_group_configuration,
-            scales(flags),
-            network_model,
+            *given,
         )
     show_log(log, logging, None if terse else logging_folder, heading)
