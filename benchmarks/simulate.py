@@ -31,7 +31,7 @@ def torus(sizes: list[int]) -> tuple[dict[str, Any], dict[str, Any]]:
         "bandwidth": [250.0, 200.0, 100.0],
         "latency": [500.0] * 3,
     }
-    names = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+    kinds = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
     system = {
         "scheduling-policy": "LIFO",
         "endpoint-delay": 10,
@@ -39,7 +39,7 @@ def torus(sizes: list[int]) -> tuple[dict[str, Any], dict[str, Any]]:
         "preferred-dataset-splits": 64,
         "collective-optimization": "localBWAware",
         "local-mem-bw": 1600,
-    } | {f"{name}-implementation": ["ring"] * 3 for name in names}
+    } | {f"{name}-implementation": ["ring"] * 3 for name in kinds}
     return network, system
 
 
@@ -382,9 +382,8 @@ def measure(name: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         values = CASES[name](Path(folder))
     peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    values |= {"peak_mib": peak / 1024}
-    rounded = {key: round(value, 4) if isinstance(value, float) else value for key, value in values.items()}
-    print(json.dumps({"name": name, **rounded}), flush=True)
+    values = {"name": name} | values | {"peak_mib": peak / 1024}
+    print(json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in values.items()}), flush=True)
 
 
 def main() -> None:

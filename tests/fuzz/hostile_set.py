@@ -21,6 +21,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
 
 import fuzz_files
+import fuzz_front_ends
 import fuzz_readers
 import fuzz_seeds
 from fuzz_mutations import JSON, mutated
@@ -85,7 +86,7 @@ def kinds() -> Mapping[str, Kind]:
         "eg": Kind("w.0.eg", lambda: EG, "trace convert --from eg w.0.eg --out x"),
         "hlo": Kind("m.hlo", hlo.read_bytes, "trace convert --from hlo m.hlo --out x"),
         "msccl": text("a.xml", MSCCL, "trace convert --from msccl @ --size 1MiB --out x"),
-        "mscclpp": Kind("p.json", lambda: fuzz_readers.mscclpp_seeds()[0], "trace convert --from mscclpp p.json --out x"),
+        "mscclpp": Kind("p.json", lambda: fuzz_front_ends.mscclpp_seeds()[0], "trace convert --from mscclpp p.json --out x"),
         "infragraph": of("infragraph", "machine show @"),
         "text": text("t.txt", TEXT, "trace convert --from text @ --out x"),
         "flexflow": text("f.graph", FLEXFLOW, "trace convert --from flexflow @ --out x"),
@@ -102,13 +103,13 @@ def kinds() -> Mapping[str, Kind]:
         "ns3-dims": text("dims.json", '{"logical-dims": ["8"]}', ns3.format("ns3.txt", "@")),
         "htsim-topology": of("htsim-topology", "machine show uses-topo.yaml"),
         "routed-tokens": of("routed-tokens", "collective exchange 2xdgx-h100 --experts 16 --routing @"),
-        "nccl": Kind("rank0.json", lambda: fuzz_readers.nccl_seeds()[0], "trace convert --from nccl rank0.json --out x"),
-        "triosim": Kind("trace.csv", lambda: fuzz_readers.TRIOSIM, "trace convert --from triosim trace.csv --out x"),
-        "goal": Kind("w.goal", lambda: fuzz_readers.GOAL, "trace convert --from goal w.goal --out x"),
-        "goal-binary": Kind("w.bin", lambda: fuzz_readers.goal_binary()[0], "trace convert --from goal w.bin --out x"),
-        "nsight": Kind("a.sqlite", lambda: fuzz_readers.nsight_seeds()[0], "trace convert --from nsight a.sqlite --out x"),
-        "rocprof": Kind("results.json", lambda: fuzz_readers.rocprof_seeds()[0], "trace convert --from rocprof results.json --out x"),
-        "xplane": Kind("a.xplane.pb", lambda: fuzz_readers.xplane_seeds()[0], "trace convert --from xplane a.xplane.pb --out x"),
+        "nccl": Kind("rank0.json", lambda: fuzz_front_ends.nccl_seeds()[0], "trace convert --from nccl rank0.json --out x"),
+        "triosim": Kind("trace.csv", lambda: fuzz_front_ends.TRIOSIM, "trace convert --from triosim trace.csv --out x"),
+        "goal": Kind("w.goal", lambda: fuzz_front_ends.GOAL, "trace convert --from goal w.goal --out x"),
+        "goal-binary": Kind("w.bin", lambda: fuzz_front_ends.goal_binary()[0], "trace convert --from goal w.bin --out x"),
+        "nsight": Kind("a.sqlite", lambda: fuzz_front_ends.nsight_seeds()[0], "trace convert --from nsight a.sqlite --out x"),
+        "rocprof": Kind("results.json", lambda: fuzz_front_ends.rocprof_seeds()[0], "trace convert --from rocprof results.json --out x"),
+        "xplane": Kind("a.xplane.pb", lambda: fuzz_front_ends.xplane_seeds()[0], "trace convert --from xplane a.xplane.pb --out x"),
         "stablehlo": Kind("w.mlir", mlir.read_bytes, "trace convert --from stablehlo w.mlir --out x"),
         "network": of("astra-network", astra.format("system.json", "@", "--remote-memory-configuration=memory.json")),
         "system": of("astra-system", astra.format("@", "network.yml", "--remote-memory-configuration=memory.json")),

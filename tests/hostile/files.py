@@ -10,7 +10,7 @@ import sqlite3
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import chdir, closing
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -99,26 +99,16 @@ def array_of(shape: tuple[int, ...], content: bytes = b"") -> bytes:
 def listening(path: Path) -> None:
     """Make a socket that nobody serves."""
     # A path of a socket has at most 108 bytes.
-    here = Path.cwd()
-    os.chdir(path.parent)
-    socket.socket(socket.AF_UNIX).bind(path.name)
-    os.chdir(here)
+    with chdir(path.parent):
+        socket.socket(socket.AF_UNIX).bind(path.name)
 
 
 def of_rank(content: Callable[[], bytes]) -> Callable[[Path], object]:
     """Return what writes a rank of a captured folder, and the sound description beside it."""
 
     def write(path: Path) -> None:
-        described = {
-            "script": "s.py",
-            "digest": "",
-            "arguments": [],
-            "ranks": 1,
-            "device": "h100-sxm",
-            "step": 3,
-            "done": [0],
-        }
-        path.with_name("capture.json").write_text(json.dumps(described))
+        described = {"script": "s.py", "digest": "", "arguments": [], "ranks": 1, "device": "h100-sxm"}
+        path.with_name("capture.json").write_text(json.dumps(described | {"step": 3, "done": [0]}))
         path.write_bytes(content())
 
     return write
@@ -395,12 +385,10 @@ def sound(folder: Path) -> None:
     folder.mkdir()
     (folder / "study.yaml").write_text(STUDY)
     (folder / "sweep.yaml").write_text(SWEEP)
-    (folder / "system.json").write_text(
-        '{"all-reduce-implementation": ["ring"], "preferred-dataset-splits": 1}'
-    )
-    (folder / "network.yaml").write_text(
-        "topology: [Ring]\nnpus_count: [8]\nbandwidth: [100.0]\nlatency: [500.0]\n"
-    )
+    system = {"all-reduce-implementation": ["ring"], "preferred-dataset-splits": 1}
+    (folder / "system.json").write_text(json.dumps(system))
+    network = {"topology": ["Ring"], "npus_count": [8], "bandwidth": [100.0], "latency": [500.0]}
+    (folder / "network.yaml").write_text(json.dumps(network))
     (folder / "logical.json").write_text('{"logical-dims": ["8"]}')
     (folder / "config.txt").write_text("TOPOLOGY_FILE star.txt\n")
     (folder / "star.txt").write_text("9 1 8\n8\n" + "".join(f"{i} 8 400Gbps 0.0005ms 0\n" for i in range(8)))

@@ -48,9 +48,7 @@ I_PARTS = ITEMS.column("parts", "number of its nodes, 0: it is no custom collect
 I_CHANNEL = ITEMS.column("channel", "of a send or receive: its channel", at=0)
 I_DELAY = ITEMS.column("delay", "how long it takes; with links: its size class", "ticks", at=1)
 I_CONTROL = ITEMS.column("control", "how long the control message takes, -1: no rendezvous", "ticks", at=2)
-I_SERVER = ITEMS.column(
-    "server", "of a memory node: the memory that serves one after the other, -1: none", at=0
-)
+I_SERVER = ITEMS.column("server", "of a memory node: what serves one after the other, -1: none", at=0)
 I_TICKS = ITEMS.column("ticks", "how long it takes", "ticks", at=1)
 I_COLUMNS = ITEMS.width
 PLANS = PROGRAM.rows(
@@ -61,9 +59,7 @@ PL_FIRST = PLANS.column("first", "the first of them")
 PL_LINES = PLANS.column("lines", "lines of all phases together")
 PL_ROUTES = PLANS.column("routes", "where its routes stand in ROUTES, -1: one route")
 PL_IN_TURN = PLANS.column("in_turn", "1: routes are taken from where the collective before stopped")
-PL_GREEDY = PLANS.column(
-    "greedy", "1: routes follow from the work of the dimensions, which may be left over: see AFTER"
-)
+PL_GREEDY = PLANS.column("greedy", "1: routes follow from what the dimensions have left over, see AFTER")
 PL_COLUMNS = PLANS.width
 PHASES = PROGRAM.rows("PHASES", "phases", "One phase of a route of a plan.")
 PH_LEVEL = PHASES.column("level", "its dimension")
