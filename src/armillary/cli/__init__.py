@@ -25,34 +25,35 @@ from armillary.cli.signals import Ended, ended_cleanly
 
 GROUPS = {
     "How long does it take?": {
-        "demo": "Simulate a 512-NPU machine, with a picture and a timeline.",
+        "demo": "Simulate a 512-NPU machine, and draw a picture and a timeline.",
         "run": "Simulate a study file, or ASTRA-sim's own input files.",
-        "train": "Predict a training step of a model on a machine: time, memory, what limits it.",
-        "serve": "Serve requests with a model on a machine: what each waits for.",
-        "explain": "Summarise a saved result, and give the reasons for its time.",
-        "studio": "Play with a training step in a browser: sliders, time lines, searches.",
+        "train": "Predict a training step of a model on a machine: its time, memory and bottlenecks.",
+        "serve": "Simulate serving requests with a model on a machine, and show what each request waits for.",
+        "explain": "Summarise a saved result, and explain its time.",
+        "studio": "Explore a training step in a browser: sliders, timelines, searches.",
     },
     "What would be better?": {
-        "compare": "Say what sets runs apart: studies, saved timelines, points of a sweep.",
-        "sweep": "Evaluate the points of a sweep file: many studies that differ in some keys.",
-        "plan": "Find the fastest plans of a model; search a sweep; allocate bandwidth; cost a run.",
+        "compare": "Explain the difference between runs: studies, saved timelines, points of a sweep.",
+        "sweep": "Evaluate the points of a sweep file: many studies that differ in a few keys.",
+        "plan": "Find the fastest plans for a model; search a sweep; allocate bandwidth; estimate the cost of a "
+        "run.",
     },
     "Workloads": {
         "capture": "Run a PyTorch script on a CPU as if it were ranks of a GPU cluster, and record a step.",
-        "trace": "Chakra execution traces: collect, convert, check, look into, replay them.",
+        "trace": "Work with Chakra execution traces: collect, convert, check, inspect, replay.",
         "generate": "Generate workloads: models, micro-benchmarks, learned traces.",
     },
     "Machines": {
-        "machine": "Show a machine description as it is understood, and the known machines.",
+        "machine": "Show a machine description as Armillary reads it, and list the known machines.",
         "collective": "Show, schedule or synthesize collective algorithms.",
     },
     "Can I believe it?": {
-        "validate": "Set predictions beside measurements of real machines.",
-        "calibrate": "Fit constants of models to measurements, your own too.",
+        "validate": "Compare predictions with measurements of real machines.",
+        "calibrate": "Fit model constants to measurements, including your own.",
     },
     "Other people's programs": {
-        "astra-sim": "Take ASTRA-sim's flags and print its result lines.",
-        "chakra": "Take the flags of Chakra's own tools.",
+        "astra-sim": "Accept ASTRA-sim's flags and print its result lines.",
+        "chakra": "Accept the flags of Chakra's own tools.",
     },
 }
 """The question that commands answer -> command name -> one-line help."""
@@ -241,7 +242,7 @@ def _raise_limits(ctx: click.Context, _: click.Parameter, times: float | None) -
     expose_value=False,
     is_eager=True,
     callback=_raise_limits,
-    help="Multiply the limits on what files hold, as ARMILLARY_LIMITS does.",
+    help="Multiply the limits on the contents of files by TIMES, as ARMILLARY_LIMITS does.",
 )
 def main() -> None:
-    """Simulate distributed machine learning: a Chakra trace on a described machine, exactly and fast."""
+    """Simulate distributed machine learning: run Chakra traces on a described machine, exactly and fast."""

@@ -14,7 +14,7 @@ from armillary.cli.outputs import say, show_table, working, write_html, write_js
 _HELP = f"""{COMMANDS["compare"]}
 
 RUNS are study files, which are simulated, timelines that `armillary run --save` wrote (.npz), or points of a store that
-`armillary sweep` filled (STORE.sqlite#NUMBER). With more than two there is one table of all.
+`armillary sweep` filled (STORE.sqlite#NUMBER). More than two runs give one table of all.
 """
 
 

@@ -89,7 +89,7 @@ def training_step(layers: int = 8, hidden: int = 4096, tokens: int = 512) -> Gra
     default=Path("out/demo"),
     show_default=True,
     metavar="DIR",
-    help="Where the files go.",
+    help="Folder for the files.",
 )
 def command(out: Path) -> None:
     """Write traces and studies, simulate them, and report; pictures where matplotlib is installed."""

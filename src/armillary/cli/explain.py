@@ -15,7 +15,7 @@ WIDTH = 100
 
 @click.command(
     cls=Command,
-    help=f"{COMMANDS['explain']}\n\nRESULT is what `armillary run --save` wrote.",
+    help=f"{COMMANDS['explain']}\n\nRESULT is a file that `armillary run --save` wrote.",
     examples=("armillary explain step.npz", "armillary explain step.npz --plot step.png --links links.csv"),
 )
 @click.argument("result", type=click.Path(path_type=Path))

@@ -67,10 +67,10 @@ network_model_option = network_model(
 )
 comm_groups_option: Decorator = option(
     "--comm-groups", type=click.Path(path_type=Path), metavar="JSON", heading=WORKLOAD,
-    help="Communicator groups that the trace does not define, as ASTRA-sim lists them.",
+    help="Communicator groups that the trace does not define, in ASTRA-sim's format.",
 )  # fmt: skip
 csv_option: Decorator = option(
-    "--csv", type=OUTPUT, metavar="FILE", help="Write all rows as a table, measures in base units."
+    "--csv", type=OUTPUT, metavar="FILE", help="Write all rows as a table, in base units."
 )
 
 
@@ -86,7 +86,7 @@ def programs_option(function: Any) -> Any:
     """Add ``--allow-programs``, to each command that reads studies: without, none of their programs is started."""
     return option(
         "--allow-programs", is_flag=True, expose_value=False, callback=consented, heading=MACHINE,
-        help="Let files start the programs that they name, as compute model subprocess does.",
+        help="Allow files to start the programs that they name, as compute model subprocess does.",
     )(function)  # fmt: skip
 
 
@@ -100,7 +100,7 @@ out_option: Decorator = option(
 )
 
 
-def json_option(text: str = "Write the same as JSON.") -> Decorator:
+def json_option(text: str = "Write the result as JSON.") -> Decorator:
     """Add ``--json``; the command receives ``json_file``."""
     return option("--json", "json_file", type=OUTPUT, metavar="FILE", help=text)
 
@@ -163,7 +163,7 @@ def ranks_option(text: str, **extra: Any) -> Decorator:
     return option("--ranks", type=click.IntRange(extra.pop("least", 1)), metavar="N", help=text, **extra)
 
 
-def workers_option(text: str = "Processes.", *, default: int | None = 1, **extra: Any) -> Decorator:
+def workers_option(text: str = "Number of processes.", *, default: int | None = 1, **extra: Any) -> Decorator:
     """Add ``--workers``; None as the default is one for each core."""
     return option(
         "--workers", type=click.IntRange(1), default=default, show_default=default is not None, metavar="N",
@@ -188,7 +188,7 @@ efficiency_option: Decorator = option(
     "--efficiency",
     metavar="PERCENT",
     heading=MACHINE,
-    help="Share of peak and memory bandwidth that kernels reach, e.g. 45; overrides the machine (physical).",
+    help="Share of peak compute and memory bandwidth that kernels reach, e.g. 45; overrides the machine (physical).",
 )
 
 
@@ -239,9 +239,11 @@ def with_efficiency(platform: Platform, percent: str | None, trace: Trace | None
 
 def terms_options(function: Any) -> Any:
     """Add ``--no-terms`` and ``--term-costs`` to a command."""
-    none = option("--no-terms", is_flag=True, heading=MACHINE, help="Switch off platform.terms, to compare.")
+    none = option(
+        "--no-terms", is_flag=True, heading=MACHINE, help="Switch off platform.terms, for comparison."
+    )
     costs = option(
-        "--term-costs", is_flag=True, heading=MACHINE, help="Show what each of platform.terms costs."
+        "--term-costs", is_flag=True, heading=MACHINE, help="Show the cost of each of platform.terms."
     )
     return none(costs(function))
 
@@ -281,8 +283,8 @@ def sample_options(function: Any) -> Any:
     """Add ``--samples --seed --workers``."""
     add_samples = option(
         "--samples", type=click.IntRange(1), metavar="N", heading="Variation",
-        help="Draw so many machines from the variation of the machine: p50, p90 and p99 of the step.",
+        help="Sample N machines from the variation of the machine: p50, p90 and p99 of the step time.",
     )  # fmt: skip
-    add_seed = seed_option("Random seed of --samples.  [default: 0]", heading="Variation")
-    add_workers = workers_option("Processes of --samples.  [default: 1]", default=None, heading="Variation")
+    add_seed = seed_option("Random seed for --samples.  [default: 0]", heading="Variation")
+    add_workers = workers_option("Processes for --samples.  [default: 1]", default=None, heading="Variation")
     return add_samples(add_seed(add_workers(function)))

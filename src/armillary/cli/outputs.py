@@ -108,9 +108,9 @@ def output_options(function: F) -> F:
         ),
         option(
             "--links", type=LINKS, metavar="FILE",
-            help=f"Write the use of links: a table (.csv) or a picture {IMAGE}.",
+            help=f"Write link usage: a table (.csv) or a picture {IMAGE}.",
         ),
-        option("--save", type=OUTPUT, metavar="FILE", help="Save the whole result, for `armillary explain`."),
+        option("--save", type=OUTPUT, metavar="FILE", help="Save the whole result for `armillary explain`."),
         html_option(),
     )  # fmt: skip
     decorated: Any = with_outputs

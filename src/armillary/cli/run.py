@@ -41,9 +41,10 @@ _PATH = click.Path()
 
 @click.command(
     cls=Command,
-    help=f"{COMMANDS['run']}\n\nEither STUDY, or --workload with --machine, or with --system and --network. "
-    "--pytorch replaces the workload of each; it takes a Kineto trace alone, too. With --pytorch or --workload and no "
-    "machine everything takes its recorded time. --captured takes what `armillary capture` wrote.",
+    help=f"{COMMANDS['run']}\n\nGive STUDY, or --workload with --machine, or --workload with --system and "
+    "--network. --pytorch replaces the workload in each case, and also accepts a Kineto trace alone. With --pytorch "
+    "or --workload and no machine, everything takes its recorded time. --captured takes the output of `armillary "
+    "capture`.",
     examples=(
         "armillary run examples/all_reduce.yaml --json -",
         "armillary run examples/llama.yaml --plot step.png --save step.npz",
@@ -52,39 +53,44 @@ _PATH = click.Path()
     ),
 )
 @click.argument("study", type=_PATH, required=False)
-@option("--workload", type=_PATH, metavar="PREFIX", heading=WORKLOAD, help="Trace files PREFIX.<rank>.et")
+@option("--workload", type=_PATH, metavar="PREFIX", heading=WORKLOAD, help="Trace files PREFIX.<rank>.et.")
 @option(
     "--pytorch",
     type=_PATH,
     metavar="PATH",
     heading=WORKLOAD,
-    help="A PyTorch trace, such as Kineto's, or a folder of those of all ranks.",
+    help="A PyTorch trace, such as Kineto's, or a folder with the traces of all ranks.",
 )
 @option(
     "--captured",
     type=_PATH,
     metavar="DIR",
     heading=WORKLOAD,
-    help="What `armillary capture --out DIR` captured.",
+    help="Output folder of `armillary capture --out DIR`.",
 )
 @option(
     "--host-time", metavar="TIME", heading=WORKLOAD,
-    help="What calling an operator takes the host of --captured; by default what the software says.",
+    help="Time that the host of --captured takes to call an operator; by default the software's value.",
 )  # fmt: skip
 @option(
     "--software", metavar="NAME", heading=WORKLOAD, shell_complete=complete_software,
-    help="What the program of --captured is trained with, as of `armillary train`; none: nothing is added to kernels; "
-    "by default what it imported.",
+    help="Training software of the program of --captured, as in `armillary train`; by default what the program "
+    "imported. none: add nothing to kernels.",
 )  # fmt: skip
-@option("--from-one-rank", is_flag=True, heading=WORKLOAD, help="All ranks do what the one of --pytorch did.")
+@option(
+    "--from-one-rank", is_flag=True, heading=WORKLOAD, help="All ranks do what the one rank of --pytorch did."
+)
 @comm_groups_option
-@machine_option("Machine to simulate --workload or --pytorch on; the workload of a study is ignored.")
+@machine_option("Machine on which --workload or --pytorch runs; the workload of a study is ignored.")
 @astra_sim_options
 @option("--memory", type=_PATH, metavar="JSON", heading=MACHINE, help="ASTRA-sim remote-memory file.")
 @profile_option()
 @network_model_option
 @option(
-    "--no-fold", is_flag=True, heading=MACHINE, help="Simulate every rank on its own; same result, slower."
+    "--no-fold",
+    is_flag=True,
+    heading=MACHINE,
+    help="Simulate every rank on its own: the same result, but slower.",
 )
 @terms_options
 @efficiency_option

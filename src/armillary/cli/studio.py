@@ -9,16 +9,16 @@ from armillary.cli.command import Command, option
 
 _HELP = f"""{COMMANDS["studio"]}
 
-Prints an address for a browser on this computer: nobody else reaches it, and without the token in the address nothing
-is answered. Choose a model, a machine and a plan, move a slider, and see the step change. Ctrl-C ends it. Needs the
-extra studio: pip install armillary[studio].
+Prints an address for a browser on this computer. Nobody else can reach it, and requests without the token in the
+address are refused. Choose a model, a machine and a plan, move a slider, and watch the step change. Stop with Ctrl-C.
+Needs the extra studio: pip install armillary[studio].
 """
 
 
 @click.command(cls=Command, help=_HELP, examples=("armillary studio", "armillary studio --port 0"))
 @option(
     "--port", type=click.IntRange(0, 65535), metavar="N",
-    help="Where to listen; 0: any port that is free. By default 8765, or if that is taken any that is free.",
+    help="Port to listen on; 0: any free port. By default 8765, or any free port if 8765 is taken.",
 )  # fmt: skip
 def command(port: int | None) -> None:
     """Serve until interrupted."""

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
 _HELP = f"""{COMMANDS["train"]}
 
-MODEL is a name of `armillary generate list`, a model file, or a Hugging Face config.json. Kernels and collectives take
-what was measured on the machine, and a software adds what it was measured to add. What is left out is chosen
-and printed.
+MODEL is a name of `armillary generate list`, a model file, or a Hugging Face config.json. Kernels and collectives use
+measurements of the machine, and a software adds its measured overheads. Options that you omit are chosen and printed.
 """
 
 
@@ -30,11 +29,11 @@ def step_options(function: Any) -> Any:
     add_model = click.argument("name", metavar="MODEL", shell_complete=complete_models)
     add_software = option(
         "--software", metavar="NAME", shell_complete=complete_software, heading="Machine",
-        help="What it is trained with; by default what suits machine and plan.",
+        help="Training software; by default the one that suits machine and plan.",
     )  # fmt: skip
     add_folder = option(
         "-o", "--out", "folder", type=OUTPUT_FOLDER, metavar="DIR",
-        help="Write a study file of the plan (of several, the best), and flags of Megatron-core and torchtitan.",
+        help="Write a study file of the plan (the best of several), and flags for Megatron-core and torchtitan.",
     )  # fmt: skip
     return add_model(counted_machine_option()(add_software(plan_options("training")(add_folder(function)))))
 
@@ -49,7 +48,7 @@ def step_options(function: Any) -> Any:
 )
 @step_options
 @html_option()
-@json_option("Write the same as JSON, in s and bytes.")
+@json_option("Write the result as JSON, in s and bytes.")
 def command(
     name: str,
     machine: str,

@@ -44,5 +44,5 @@ def made_up(monkeypatch):
     )
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr(suites, "MODULES", ("made_up",))
-    monkeypatch.setitem(COMMANDS, "validate", "Set predictions beside measurements of real machines.")
+    monkeypatch.setitem(COMMANDS, "validate", "Compare predictions with measurements of real machines.")
     return module.SUITES

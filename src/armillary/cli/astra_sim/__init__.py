@@ -8,10 +8,10 @@ from armillary.cli import COMMANDS
 from armillary.cli.command import DefaultGroup
 
 SUBCOMMANDS = {
-    "ns3": "Simulate the inputs of ASTRA-sim's ns-3 back end as lossless packets, and print its lines.",
-    "htsim": "Simulate the inputs of ASTRA-sim's HTSim back end as TCP packets, and print its lines.",
-    "service": "Write the input files that a configuration of ASTRA-sim-service stands for, and print the command.",
-    "install": "Put programs where scripts expect those of ASTRA-sim.",
+    "ns3": "Run the inputs of ASTRA-sim's ns-3 back end as lossless packets, and print its result lines.",
+    "htsim": "Run the inputs of ASTRA-sim's HTSim back end as TCP packets, and print its result lines.",
+    "service": "Write the input files for a configuration of ASTRA-sim-service, and print the command.",
+    "install": "Install programs where scripts expect those of ASTRA-sim.",
 }
 """Command name -> one-line help; the module is the name."""
 

@@ -15,23 +15,25 @@ FLAGS = (
     click.option("--workload-configuration", required=True, type=PATH, metavar="PREFIX", help="PREFIX.<rank>.et"),
     click.option("--system-configuration", required=True, type=PATH, metavar="JSON", help="System file."),
     click.option("--remote-memory-configuration", type=PATH, metavar="JSON", help="Remote-memory file."),
-    click.option("--comm-group-configuration", type=PATH, metavar="JSON", help="'empty' means none."),
+    click.option("--comm-group-configuration", type=PATH, metavar="JSON", help="Communicator groups; 'empty' means "
+    "none."),
     click.option("--num-queues-per-dim", metavar="N", help="Queues per dimension.  [default: 1]"),
     click.option(
-        "--rendezvous-protocol", is_flag=False, flag_value="true", metavar="BOOL", help="Receivers ask first."
+        "--rendezvous-protocol", is_flag=False, flag_value="true", metavar="BOOL", help="Make receivers request "
+        "each message before it is sent."
     ),
-    click.option("--injection-scale", metavar="X", help="Scales the endpoint delay."),
-    click.option("--comm-scale", metavar="X", help="Without effect, as there."),
+    click.option("--injection-scale", metavar="X", help="Scale the endpoint delay by X."),
+    click.option("--comm-scale", metavar="X", help="No effect, as in ASTRA-sim."),
     click.option(
         "--network-model", type=OneOf("armillary.platform.network:NETWORK_MODELS"), default="packet",
         show_default=True, help="How messages share links.",
     ),
-    click.option("--logging-configuration", type=PATH, metavar="TOML", help="Loggers that write more."),
+    click.option("--logging-configuration", type=PATH, metavar="TOML", help="Additional loggers."),
     click.option(
         "--logging-folder", type=PATH, metavar="FOLDER", default="log", show_default=True,
-        help="For log.log and err.log.",
+        help="Folder for log.log and err.log.",
     ),
-    click.option("--terse", is_flag=True, help="Print one line for each rank, and write no log."),
+    click.option("--terse", is_flag=True, help="Print one line per rank, and write no log."),
 )  # fmt: skip
 
 

@@ -28,9 +28,9 @@ class _Htsim(click.Command):
 
 @click.command(
     cls=_Htsim,
-    help=f"{SUBCOMMANDS['htsim']}\n\nWhat stands after {_OPTIONS} is htsim's: -topo FILE (required), -nodes N, -sub N, "
-    "-o FILE and the name of an algorithm; what of it has no effect is named. Flags that it does not know are ignored "
-    "with a warning.",
+    help=f"{SUBCOMMANDS['htsim']}\n\nFlags after {_OPTIONS} are htsim's: -topo FILE (required), -nodes N, -sub N, "
+    "-o FILE and the name of an algorithm. Those without effect are named. Unknown flags are ignored with a "
+    "warning.",
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
     epilog=f"{_OPTIONS} OPTION...  Must be the last flag.",
 )
@@ -38,7 +38,7 @@ class _Htsim(click.Command):
     "--network-configuration", required=True, type=PATH, metavar="YAML", help="Network file: ranks and dimensions."
 )  # fmt: skip
 @back_end_flags
-@click.option("--compute-scale", metavar="X", help="Without effect, as there.")
+@click.option("--compute-scale", metavar="X", help="No effect, as in ASTRA-sim.")
 @click.option(
     "--htsim-proto", type=click.Choice(("tcp",)), default="tcp", show_default=True, help="The transport."
 )  # fmt: skip

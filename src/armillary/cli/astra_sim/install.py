@@ -11,8 +11,8 @@ from armillary.cli.outputs import say
 
 
 @click.command(
-    help=f"{SUBCOMMANDS['install']}\n\nDIR is ASTRA-sim's own folder, or any other: only these files are put there. "
-    "What is there already stays, and is an error.",
+    help=f"{SUBCOMMANDS['install']}\n\nDIR is ASTRA-sim's own folder, or any other: only these files are written to "
+    "it. A file that already exists is kept, and is an error.",
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 def command(folder: Path) -> None:

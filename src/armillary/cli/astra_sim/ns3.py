@@ -14,24 +14,33 @@ from armillary.cli.outputs import say, show_table, working
 
 
 @click.command(
-    help=f"{SUBCOMMANDS['ns3']}\n\nIts rate controls but DCQCN have no counterpart, and are named. Flags that it does "
-    "not know are ignored with a warning.",
+    help=f"{SUBCOMMANDS['ns3']}\n\nRate controls other than DCQCN have no counterpart, and are named. Unknown flags "
+    "are ignored with a warning.",
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
 )
 @click.option(
     "--network-configuration", required=True, type=PATH, metavar="TXT", help="The back end's config.txt."
 )
 @click.option(
-    "--logical-topology-configuration", required=True, type=PATH, metavar="JSON", help="Sizes of dimensions."
+    "--logical-topology-configuration",
+    required=True,
+    type=PATH,
+    metavar="JSON",
+    help="Sizes of the dimensions.",
 )
 @back_end_flags
 @click.option(
     "--ns3-binary", type=PATH, metavar="PATH",
-    help="Your own build of that back end: run it on the same input, too, and print one table; no log is written.",
+    help="Your own build of that back end: run it on the same input, too, and print one table of both; no log is "
+    "written.",
 )  # fmt: skip
-@click.option("--ns3-timeout", metavar="TIME", help="After which the build is ended.  [default: 10 min]")
+@click.option("--ns3-timeout", metavar="TIME", help="Time limit for that build.  [default: 10 min]")
 @click.option(
-    "--allow-programs", is_flag=True, help="Let the build be started.", callback=consented, expose_value=False
+    "--allow-programs",
+    is_flag=True,
+    help="Allow the build to be started.",
+    callback=consented,
+    expose_value=False,
 )
 def command(
     workload_configuration: str,

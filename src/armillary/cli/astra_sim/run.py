@@ -44,10 +44,10 @@ class _Flags(click.Command):
 
 @click.command(
     cls=_Flags,
-    help=f"{COMMANDS['astra-sim']}\n\nFlags that it does not know are ignored with a warning, as that program ignores "
-    "them. Standard output gets that program's lines and nothing else. `armillary astra-sim "
-    "install DIR` puts programs where scripts expect those of ASTRA-sim. Files and flags of version 1.0 are read, too: "
-    "its network and system files, and a text workload (.txt) in the place of PREFIX.",
+    help=f"{COMMANDS['astra-sim']}\n\nUnknown flags are ignored with a warning; ASTRA-sim ignores them, too. "
+    "Standard output holds ASTRA-sim's lines and nothing else. `armillary astra-sim install DIR` puts programs "
+    "where scripts expect those of ASTRA-sim. Files and flags of version 1.0 are accepted, too: its network and "
+    "system files, and a text workload (.txt) instead of PREFIX.",
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
 )
 @click.option(
@@ -60,36 +60,53 @@ class _Flags(click.Command):
 @click.option("--system-configuration", required=True, type=_PATH, metavar="JSON", help="System file.")
 @click.option("--network-configuration", required=True, type=_PATH, metavar="YAML", help="Network file.")
 @click.option("--remote-memory-configuration", type=_PATH, metavar="JSON", help="Remote-memory file.")
-@click.option("--comm-group-configuration", type=_PATH, metavar="JSON", help="'empty' means none.")
+@click.option(
+    "--comm-group-configuration", type=_PATH, metavar="JSON", help="Communicator groups; 'empty' means none."
+)
 @click.option("--num-queues-per-dim", metavar="N", help="Queues per dimension.  [default: 1]")
 @click.option(
     "--rendezvous-protocol", is_flag=False, flag_value="true", metavar="BOOL",
-    help="Receivers ask first.",
+    help="Make receivers request each message before it is sent.",
 )  # fmt: skip
-@click.option("--injection-scale", metavar="X", help="Scales the endpoint delay.")
+@click.option("--injection-scale", metavar="X", help="Scale the endpoint delay by X.")
 @click.option(
-    "--comm-scale", metavar="X", help="Scales bytes of a text workload; else without effect, as there."
+    "--comm-scale",
+    metavar="X",
+    help="Scale the bytes of a text workload; no effect otherwise, as in ASTRA-sim.",
 )
-@click.option("--compute-scale", metavar="X", help="The same of its times.")
+@click.option(
+    "--compute-scale",
+    metavar="X",
+    help="Scale the times of a text workload; no effect otherwise, as in ASTRA-sim.",
+)
 @click.option("--num-passes", metavar="N", help="Steps of a text workload (1.0).  [default: 1]")
-@click.option("--units-count", metavar="N...", help="NPUs per dimension of a network file of 1.0.")
-@click.option("--links-count", metavar="N...", help="Its links of an NPU per dimension.")
-@click.option("--link-bandwidth", metavar="X...", help="Its GB/s of a link per dimension.")
-@click.option("--link-latency", metavar="X...", help="Its ns per dimension.")
+@click.option("--units-count", metavar="N...", help="NPUs per dimension, for a version 1.0 network file.")
+@click.option(
+    "--links-count", metavar="N...", help="Links of an NPU per dimension, for a version 1.0 network file."
+)
+@click.option(
+    "--link-bandwidth",
+    metavar="X...",
+    help="Bandwidth of a link per dimension in GB/s, for a version 1.0 network file.",
+)
+@click.option(
+    "--link-latency", metavar="X...", help="Latency per dimension in ns, for a version 1.0 network file."
+)
 @click.option(
     "--network-model", type=OneOf("armillary.platform.network:NETWORK_MODELS", "credit"),
-    help="How messages share links; by default analytical, which is that program's congestion-unaware network. Those "
-    "but congestion, its aware one, share links as profile physical does; credit is packet with protocol credit.",
+    help="How messages share links; by default analytical, which is ASTRA-sim's congestion-unaware network. "
+    "congestion is its congestion-aware one. All others share links as profile physical does; credit is packet with "
+    "protocol credit.",
 )  # fmt: skip
 @click.option(
     "--logging-configuration", type=_PATH, metavar="TOML",
-    help="Loggers that write more, as spdlog_setup has them.",
+    help="Additional loggers, in the format of spdlog_setup.",
 )  # fmt: skip
 @click.option(
     "--logging-folder", type=_PATH, metavar="FOLDER", default="log", show_default=True,
-    help="For log.log and err.log.",
+    help="Folder for log.log and err.log.",
 )  # fmt: skip
-@click.option("--terse", is_flag=True, help="Print one line for each rank, and write no log.")
+@click.option("--terse", is_flag=True, help="Print one line per rank, and write no log.")
 def command(
     workload_configuration: str,
     system_configuration: str,

@@ -13,13 +13,13 @@ from armillary.cli.values import OUTPUT_FOLDER
 
 
 @click.command(
-    help=f"{SUBCOMMANDS['service']}\n\nCONFIG is the JSON or YAML of the service's Config. Its InfraGraph becomes the "
-    "chosen back end's network; what has no effect is named on standard error.",
+    help=f"{SUBCOMMANDS['service']}\n\nCONFIG is the service's Config, as JSON or YAML. Its InfraGraph becomes the "
+    "network of the chosen back end; settings without effect are named on standard error.",
 )
 @click.argument("config", metavar="CONFIG", type=click.Path())
 @click.option(
     "-o", "--out", required=True, type=OUTPUT_FOLDER, metavar="DIR",
-    help="Folder of the input files.",
+    help="Folder for the input files.",
 )  # fmt: skip
 def command(config: str, out: Path) -> None:
     """Convert, write, and print the command."""

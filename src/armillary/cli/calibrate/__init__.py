@@ -9,10 +9,10 @@ from armillary.cli.command import LazyGroup
 
 SUBCOMMANDS = {
     "gemm": "Fit a device's kernel constants to measured GEMMs.",
-    "keys": "Print the fitted constants of a training software as keys of a study.",
-    "nccl": "Fit a machine's collectives to logs of nccl-tests.",
-    "observe": "Make a machine file of what was measured on a cluster.",
-    "training": "Fit the constants of training steps to measured ones.",
+    "keys": "Print the fitted constants of a training software as study keys.",
+    "nccl": "Fit the collectives of a machine to nccl-tests logs.",
+    "observe": "Build a machine file from measurements of a cluster.",
+    "training": "Fit the constants of the training-step model to measured steps.",
 }
 """Command name -> one-line help; the module is the name."""
 

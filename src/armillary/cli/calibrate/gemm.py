@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 _HELP = f"""{SUBCOMMANDS["gemm"]}
 
-A FILE has a header with m, n, k and time, and perhaps precision, as a compute model `table` reads it. A fifth of the
-GEMMs is held out of the fit. What is written is a device of the compute model `gpu`.
+A FILE has a header with m, n, k and time, and optionally precision, in the format of compute model `table`. A fifth of
+the GEMMs is held out of the fit. The result is a device file for compute model `gpu`.
 """
 
 
@@ -38,13 +38,15 @@ GEMMs is held out of the fit. What is written is a device of the compute model `
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE…", type=click.Path(path_type=Path))
 @device_option(
-    "GPU whose data sheet, tiles and other constants hold: a name, or a file (.yaml).",
+    "GPU that supplies the data sheet, tiles and other constants: a name, or a file (.yaml).",
     "NAME|FILE",
     required=True,
 )
-@option("--name", help="Title of what was measured; absent: --device.")
+@option("--name", help="Title of the measurements; by default --device.")
 @option("-o", "--out", type=OUTPUT, metavar="FILE", help="Device file to write.")
-@option("--columns", default="", metavar="KEY=NAME,…", help="Other names of m, n, k, time, precision.")
+@option(
+    "--columns", default="", metavar="KEY=NAME,…", help="Other column names for m, n, k, time, precision."
+)
 @option(
     "--unit",
     type=click.Choice(("ns", "us", "ms", "s")),
@@ -53,8 +55,12 @@ GEMMs is held out of the fit. What is written is a device of the compute model `
     help="Unit of the times.",
 )
 @option("--precision", type=click.Choice(("fp32", "bf16", "fp8")), default="bf16", show_default=True,
-        help="Precision of all rows where no column says it.")  # fmt: skip
-@option("--leave-out", is_flag=True, help="Fit again without thirds of the shapes: an honest error, slowly.")
+        help="Precision of all rows, if no column states it.")  # fmt: skip
+@option(
+    "--leave-out",
+    is_flag=True,
+    help="Also refit without each third of the shapes: an honest error, but slow.",
+)
 def command(
     files: tuple[Path, ...],
     device: str,

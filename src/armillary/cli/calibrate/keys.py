@@ -11,8 +11,8 @@ from armillary.cli.values import complete_software
 
 _HELP = f"""{SUBCOMMANDS["keys"]}
 
-SOFTWARE is a name such as megatron-lm-2022, or a file that `armillary calibrate training --out` wrote. Put what is
-printed into a study, beside its network and its model.
+SOFTWARE is a name such as megatron-lm-2022, or a file that `armillary calibrate training --out` wrote. Put the printed
+keys into a study, next to its network and its model.
 """
 
 

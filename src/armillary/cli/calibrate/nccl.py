@@ -14,9 +14,9 @@ from armillary.cli.values import OUTPUT
 
 _HELP = f"""{SUBCOMMANDS["nccl"]}
 
-LOG is what a program of nccl-tests prints (all_reduce_perf, all_gather_perf, reduce_scatter_perf, alltoall_perf,
-sendrecv_perf, broadcast_perf), or a CSV file of such times; several are fitted together. The out-of-place times are
-taken. A study uses the fit by `platform: {{collectives: {{fit: FILE}}}}`.
+LOG is the output of a program of nccl-tests (all_reduce_perf, all_gather_perf, reduce_scatter_perf, alltoall_perf,
+sendrecv_perf, broadcast_perf), or a CSV file of such times. Several files are fitted together. The fit uses the
+out-of-place times. A study uses the fit with `platform: {{collectives: {{fit: FILE}}}}`.
 """
 
 
@@ -30,12 +30,12 @@ taken. A study uses the fit by `platform: {{collectives: {{fit: FILE}}}}`.
 )
 @click.argument("logs", metavar="LOG…", nargs=-1, required=True, type=click.Path(path_type=Path))
 @option("--name", help="Title of the fit; by default that of the output file.")
-@device_option("The GPU, e.g. h100-sxm, where the files name none or several.")
+@device_option("GPU, e.g. h100-sxm, if the files name none or several.")
 @option(
     "--gpus-per-node",
     type=click.IntRange(min=1),
     metavar="N",
-    help="GPUs of a node, where a file does not list its ranks.",
+    help="GPUs per node, if a file does not list its ranks.",
 )
 @option(
     "--operation", metavar="NAME", help="Operation of logs that do not name their program, e.g. all-reduce."

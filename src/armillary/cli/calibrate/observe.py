@@ -14,9 +14,10 @@ from armillary.cli.values import STORE, complete_software
 _FILES = "What files do not say"
 _HELP = f"""{SUBCOMMANDS["observe"]}
 
-A FILE is told by what it holds: a log of nccl-tests or a table of such times, a PyTorch profile of a rank (JSON, with
-record_shapes), a table of GEMMs (m, n, k, time), or steps (YAML, or a table: model, seconds and the keys of a plan).
-Any of these is enough; what was not observed is that of a machine like yours, and the result says so.
+The contents of a FILE determine its kind: a log of nccl-tests or a table of such times, a PyTorch profile of a rank
+(JSON, with record_shapes), a table of GEMMs (m, n, k, time), or steps (YAML, or a table: model, seconds and the keys of
+a plan). Any one of these is enough. Whatever was not observed is taken from a machine like yours, and the result says
+so.
 """
 
 
@@ -30,21 +31,23 @@ Any of these is enough; what was not observed is that of a machine like yours, a
 )
 @click.argument("files", metavar="FILE…", nargs=-1, required=True, type=click.Path(path_type=Path))
 @machine_option(
-    "Machine that yours is like, perhaps counted (2xdgx-h100); absent: by the device that files name."
+    "Machine that yours resembles; may be counted (2xdgx-h100). By default it follows from the device that the "
+    "files name."
 )
 @ranks_option(
-    "Devices of the machine; absent: those of --machine, or as many as were observed.", heading=MACHINE
+    "Devices of the machine; by default those of --machine, or as many as were observed.", heading=MACHINE
 )
 @option(
     "--software", metavar="NAME", shell_complete=complete_software, heading=MACHINE,
-    help="What steps were measured with; absent: what files say, or what trains on such a machine.",
+    help="Software that the steps were measured with; by default what the files say, or what trains on such a "
+    "machine.",
 )  # fmt: skip
 @option(
     "--gpus-per-node",
     type=click.IntRange(min=1),
     metavar="N",
     heading=_FILES,
-    help="GPUs of a node, where a log does not list its ranks.",
+    help="GPUs per node, if a log does not list its ranks.",
 )
 @option(
     "--operation", metavar="NAME", heading=_FILES,
@@ -56,12 +59,16 @@ Any of these is enough; what was not observed is that of a machine like yours, a
     default="us",
     show_default=True,
     heading=_FILES,
-    help="Unit of GEMMs' times.",
+    help="Unit of the GEMM times.",
 )
 @option("--precision", type=click.Choice(("fp32", "bf16", "fp8")), default="bf16", show_default=True,
-        heading=_FILES, help="Precision of GEMMs where no column says it.")  # fmt: skip
+        heading=_FILES, help="Precision of the GEMMs, if no column states it.")  # fmt: skip
 @option(
-    "-o", "--out", type=STORE, metavar="FILE", help="Machine file to write (.yaml); its parts go beside it."
+    "-o",
+    "--out",
+    type=STORE,
+    metavar="FILE",
+    help="Machine file to write (.yaml); its parts are written next to it.",
 )
 def command(
     files: tuple[Path, ...],

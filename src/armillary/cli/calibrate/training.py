@@ -19,17 +19,23 @@ from armillary.cli.values import OUTPUT_FOLDER
 
 @click.command(
     cls=Command,
-    help=f"{SUBCOMMANDS['training']}\n\nFILEs are measured steps in the formats that `armillary validate` reads.",
+    help=f"{SUBCOMMANDS['training']}\n\nFILEs hold measured steps, in the formats that `armillary validate` reads.",
     examples=(
         "armillary calibrate training steps.csv --device h100-sxm",
         "armillary calibrate training steps.csv --software megatron-lm-2022 --out fitted",
     ),
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE…")
-@click.option("--software", default="", help="Fit the rows of this software only: all of a file if absent.")
-@device_option("Take all rows as measured on this GPU, e.g. h100-sxm.", default="")
+@click.option(
+    "--software", default="", help="Fit only the rows of this software; by default all rows of a file."
+)
+@device_option("Treat all rows as measured on this GPU, e.g. h100-sxm.", default="")
 @option(
-    "-o", "--out", type=OUTPUT_FOLDER, metavar="DIR", help="Write constants to SOFTWARE.yaml in this folder."
+    "-o",
+    "--out",
+    type=OUTPUT_FOLDER,
+    metavar="DIR",
+    help="Write the constants to SOFTWARE.yaml in this folder.",
 )
 def command(files: tuple[Path, ...], software: str, device: str, out: Path | None) -> None:
     """Fit, print and write."""

@@ -11,11 +11,11 @@ SUBCOMMANDS = {
     "trace_link": "Join a PyTorch host trace and a device trace.",
     "converter": "Turn a joined PyTorch trace, or a text workload, into Chakra traces.",
     "jsonizer": "Write a trace as valid JSON.",
-    "visualizer": "Draw the dependencies: .pdf, .dot or .graphml.",
+    "visualizer": "Draw the dependency graph: .pdf, .dot or .graphml.",
     "timeline_visualizer": "Turn a log of issues and callbacks into a timeline for chrome://tracing.",
-    "et_converter": "Turn a text, PyTorch or FlexFlow workload into Chakra traces, with the flags of 2024.",
-    "generator": "Write the smallest traces: one family for each kind of node.",
-    "install": "Put programs named like Chakra's into a folder.",
+    "et_converter": "Turn a text, PyTorch or FlexFlow workload into Chakra traces, with Chakra's flags of 2024.",
+    "generator": "Write minimal traces: one family for each kind of node.",
+    "install": "Install programs named like Chakra's into a folder.",
 }
 """Name -> one-line help; `chakra_` before it is accepted, and dashes for underscores."""
 
@@ -39,7 +39,7 @@ def _plain(name: str) -> str:
 
 @click.group(
     cls=_Tools,
-    help=f"{COMMANDS['chakra']}\n\nNames also as there, such as chakra_trace_link, and with dashes.",
+    help=f"{COMMANDS['chakra']}\n\nChakra's own names, such as chakra_trace_link, and names with dashes work, too.",
     modules=__name__,
     table=SUBCOMMANDS,
 )

@@ -18,7 +18,7 @@ _FILE = click.Path(path_type=Path)
 
 
 @click.group(help=SUBCOMMANDS["converter"])
-@click.option("--log-filename", metavar="FILE", help="Without effect: no log is written.")
+@click.option("--log-filename", metavar="FILE", help="No effect: no log is written.")
 def command(log_filename: str | None) -> None:
     """Group the input formats."""
 
@@ -27,8 +27,8 @@ def command(log_filename: str | None) -> None:
 @click.option(
     "--input", "source", type=_FILE, required=True, metavar="JSON", help="A joined trace, or a host trace."
 )
-@click.option("--output", type=OUTPUT, required=True, metavar="ET", help="The Chakra trace.")
-@click.option("--simulate", is_flag=True, help="Also say how long the dependencies alone take.")
+@click.option("--output", type=OUTPUT, required=True, metavar="ET", help="The Chakra trace to write.")
+@click.option("--simulate", is_flag=True, help="Also print how long the dependencies alone take.")
 def pytorch(source: Path, output: Path, simulate: bool) -> None:
     """Convert what trace_link wrote, into one file."""
     from armillary.base.units import format_time

@@ -19,21 +19,21 @@ _FILE = click.Path(path_type=Path)
     "--input_type",
     type=click.Choice(("Text", "PyTorch", "FlexFlow")),
     required=True,
-    help="What the file is.",
+    help="Type of the input file.",
 )
-@click.option("--input_filename", type=_FILE, required=True, metavar="FILE", help="The file.")
+@click.option("--input_filename", type=_FILE, required=True, metavar="FILE", help="Input file.")
 @click.option(
     "--output_filename", type=OutputPrefix(".0.et"), required=True, metavar="NAME",
-    help="Write NAME.<rank>.et; of PyTorch, where there is one rank, NAME.",
+    help="Write NAME.<rank>.et; for PyTorch, which has one rank, NAME.",
 )  # fmt: skip
 @click.option(
     "--num_dims", type=click.IntRange(min=1), metavar="N",
-    help="Without effect: collectives span all network dimensions.",
+    help="No effect: collectives span all network dimensions.",
 )  # fmt: skip
 @click.option("--num_npus", type=click.IntRange(min=1), metavar="N", help="Ranks of a text workload.")
 @click.option("--num_passes", type=click.IntRange(min=1), metavar="N", help="Steps of a text workload.")
-@click.option("--npu_frequency", metavar="MHZ", help="Without effect: FlexFlow's times are in ms.")
-@click.option("--log_filename", metavar="FILE", help="Without effect: no log is written.")
+@click.option("--npu_frequency", metavar="MHZ", help="No effect: FlexFlow's times are in ms.")
+@click.option("--log_filename", metavar="FILE", help="No effect: no log is written.")
 def command(
     input_type: str,
     input_filename: Path,

@@ -15,14 +15,24 @@ _COUNT = click.IntRange(min=0)
 
 @click.command(help=SUBCOMMANDS["generator"])
 @click.option(
-    "--num_npus", type=click.IntRange(min=1), default=64, show_default=True, metavar="N", help="Ranks."
+    "--num_npus",
+    type=click.IntRange(min=1),
+    default=64,
+    show_default=True,
+    metavar="N",
+    help="Number of ranks.",
 )
 @click.option(
-    "--default_runtime", type=_COUNT, default=5, show_default=True, metavar="µs", help="Of compute nodes."
+    "--default_runtime",
+    type=_COUNT,
+    default=5,
+    show_default=True,
+    metavar="µs",
+    help="Duration of compute nodes.",
 )
 @click.option(
     "--default_tensor_size", type=_COUNT, default=1024, show_default=True, metavar="BYTES",
-    help="Of memory nodes, sends and receives.",
+    help="Size of memory nodes, sends and receives.",
 )  # fmt: skip
 @click.option(
     "--default_comm_size",
@@ -30,11 +40,11 @@ _COUNT = click.IntRange(min=0)
     default=65536,
     show_default=True,
     metavar="BYTES",
-    help="Of collectives.",
+    help="Size of collectives.",
 )
 @click.option(
     "--output", type=OUTPUT_FOLDER, default=".", metavar="FOLDER",
-    help="Where to write FAMILY.<rank>.et; the current folder by default.",
+    help="Folder for FAMILY.<rank>.et; by default the current folder.",
 )  # fmt: skip
 def command(
     num_npus: int, default_runtime: int, default_tensor_size: int, default_comm_size: int, output: Path

@@ -11,11 +11,12 @@ from armillary.cli.outputs import say
 
 
 @click.command(
-    help=f"{SUBCOMMANDS['install']}\n\nDIR is a folder on the path. A program that is there already, as Chakra's own, "
-    "stays, and is an error. With --python it also gets a package `chakra` for PYTHONPATH=DIR: Chakra's schema "
-    "(et_def_pb2, which needs protobuf), protolib, and the programs as modules, for scripts that make traces."
+    help=f"{SUBCOMMANDS['install']}\n\nDIR is a folder on the path. A program that already exists there, such as "
+    "Chakra's own, is kept, and is an error. With --python, DIR also gets a package `chakra` for PYTHONPATH=DIR, "
+    "for scripts that make traces: Chakra's schema (et_def_pb2, which needs protobuf), protolib, and the programs "
+    "as modules."
 )
-@click.option("--python", "modules", is_flag=True, help="Also a Python package `chakra`.")
+@click.option("--python", "modules", is_flag=True, help="Also install a Python package `chakra`.")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 def command(folder: Path, modules: bool) -> None:
     """Write the programs and name them."""

@@ -16,7 +16,7 @@ _FILE = click.Path(path_type=Path)
 @click.command(help=SUBCOMMANDS["jsonizer"])
 @click.option("--input_filename", type=_FILE, required=True, metavar="ET", help="The trace.")
 @click.option(
-    "--output_filename", type=OUTPUT, required=True, metavar="JSON", help="One valid JSON document."
+    "--output_filename", type=OUTPUT, required=True, metavar="JSON", help="Write one valid JSON document."
 )
 def command(input_filename: Path, output_filename: Path) -> None:
     """Write the JSON."""

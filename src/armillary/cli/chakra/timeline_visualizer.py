@@ -15,19 +15,19 @@ _FILE = click.Path(path_type=Path)
 
 @click.command(help=SUBCOMMANDS["timeline_visualizer"])
 @click.option(
-    "--input_filename", type=_FILE, required=True, metavar="CSV", help="Issues and callbacks, one a line."
+    "--input_filename", type=_FILE, required=True, metavar="CSV", help="Issues and callbacks, one per line."
 )
 @click.option("--output_filename", type=OUTPUT, required=True, metavar="JSON", help="Chrome trace events.")
 @click.option(
-    "--num_npus", type=click.IntRange(min=1), required=True, metavar="N", help="NPUs are 0 to N - 1."
+    "--num_npus", type=click.IntRange(min=1), required=True, metavar="N", help="Number of NPUs: 0 to N - 1."
 )
 @click.option(
     "--npu_frequency",
     required=True,
     metavar="F",
-    help="In MHz, or with a unit such as 1.5GHz: the log counts cycles.",
+    help="Clock of the log, which counts cycles: in MHz, or with a unit such as 1.5GHz.",
 )
-@click.option("--log_filename", metavar="FILE", help="Without effect: no log is written.")
+@click.option("--log_filename", metavar="FILE", help="No effect: no log is written.")
 def command(
     input_filename: Path, output_filename: Path, num_npus: int, npu_frequency: str, log_filename: str | None
 ) -> None:

@@ -14,17 +14,17 @@ _FILE = click.Path(path_type=Path)
 
 
 @click.command(help=SUBCOMMANDS["trace_link"])
-@click.option("--rank", type=int, metavar="N", help="Without effect: the files know.")
+@click.option("--rank", type=int, metavar="N", help="No effect: the files state it.")
 @click.option(
     "--chakra-host-trace", "--pytorch-et-file", "host", type=_FILE, required=True, metavar="JSON",
-    help="What ExecutionTraceObserver wrote.",
+    help="Host trace, written by ExecutionTraceObserver.",
 )  # fmt: skip
 @click.option(
     "--chakra-device-trace", "--kineto-file", "device", type=_FILE, required=True, metavar="JSON",
-    help="What the profiler (Kineto) exported.",
+    help="Device trace, exported by the profiler (Kineto).",
 )  # fmt: skip
-@click.option("--output-file", type=OUTPUT, required=True, metavar="JSON", help="The joined trace.")
-@click.option("--log-level", metavar="LEVEL", help="Without effect.")
+@click.option("--output-file", type=OUTPUT, required=True, metavar="JSON", help="The joined trace to write.")
+@click.option("--log-level", metavar="LEVEL", help="No effect.")
 def command(rank: int | None, host: Path, device: Path, output_file: Path, log_level: str | None) -> None:
     """Join and write."""
     from armillary.convert.pytorch.link_files import link_files

@@ -19,7 +19,7 @@ _FILE = click.Path(path_type=Path)
     type=DRAWING,
     required=True,
     metavar="FILE",
-    help=".pdf, .dot, .graphml; also .html, .svg, .png.",
+    help="Write a .pdf, .dot or .graphml file; also .html, .svg, .png.",
 )
 def command(input_filename: Path, output_filename: Path) -> None:
     """Draw as `armillary trace graph` does."""

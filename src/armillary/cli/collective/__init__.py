@@ -8,11 +8,11 @@ from armillary.cli import COMMANDS
 from armillary.cli.command import LazyGroup
 
 SUBCOMMANDS = {
-    "show": "The steps of an algorithm, as a table of chunks and members.",
-    "schedule": "Compare schedulers of chunks on a machine of several dimensions.",
-    "time": "How long a collective takes on a machine that was measured.",
-    "exchange": "Compare all-to-alls of tokens for experts with each other and a bound.",
-    "synthesize": "Find a collective for a network, and compare it with the built-in algorithms.",
+    "show": "Show the steps of an algorithm as a table of chunks and members.",
+    "schedule": "Compare chunk schedulers on a machine with several dimensions.",
+    "time": "Time a collective on a measured machine.",
+    "exchange": "Compare all-to-alls of tokens for experts with each other and with a bound.",
+    "synthesize": "Find a collective algorithm for a network, and compare it with the built-in ones.",
 }
 """Command name -> one-line help; the module is the name."""
 

@@ -13,9 +13,9 @@ from armillary.cli.outputs import say, show_table, working, write_json
 
 _HELP = f"""{SUBCOMMANDS["exchange"]}
 
-Each rank of MACHINE has as many of the experts. Tokens are drawn, or those of --routing: a CSV file with a row for each
-token, the columns rank and experts (numbers with blanks between), and if need be count. It is one direction, to the
-experts; their answers go the other way.
+Each rank of MACHINE has the same number of experts. Tokens choose their experts at random, or as --routing says: a CSV
+file with a row for each token, the columns rank and experts (numbers separated by blanks), and optionally count. The
+exchange is one direction, to the experts; the reverse exchange returns their outputs.
 """
 
 _WHAT, _HOW = "What is exchanged", "How it is simulated"
@@ -31,35 +31,40 @@ _WHAT, _HOW = "What is exchanged", "How it is simulated"
 )
 @machine_argument(required=True)
 @option(
-    "--experts", heading=_WHAT, type=click.IntRange(min=2), required=True, metavar="N", help="Experts in all."
+    "--experts",
+    heading=_WHAT,
+    type=click.IntRange(min=2),
+    required=True,
+    metavar="N",
+    help="Total number of experts.",
 )
 @option(
     "--routing",
     heading=_WHAT,
     type=click.Path(path_type=Path),
     metavar="CSV",
-    help="What each token chose; instead of drawing it.",
+    help="Experts chosen by each token, instead of a random choice.",
 )
 @option(
     "--tokens",
     heading=_WHAT,
     type=click.IntRange(min=1),
     metavar="N",
-    help="Tokens of each rank.  [default: 512]",
+    help="Tokens per rank.  [default: 512]",
 )
 @option(
     "--choices",
     heading=_WHAT,
     type=click.IntRange(min=1),
     metavar="N",
-    help="Experts of a token.  [default: 8]",
+    help="Experts per token.  [default: 8]",
 )
 @option(
     "--skew",
     heading=_WHAT,
     type=click.FloatRange(min=0, max=10),
     metavar="X",
-    help="Exponent of a Zipf law over the experts.  [default: 0]",
+    help="Exponent of the Zipf distribution over the experts.  [default: 0]",
 )
 @option(
     "--seed",
@@ -78,7 +83,7 @@ _WHAT, _HOW = "What is exchanged", "How it is simulated"
 )
 @option(
     "--chunks", heading=_HOW, type=click.IntRange(1, 1024), default=8, show_default=True, metavar="N",
-    help="Parts in which the steps of a schedule follow each other.",
+    help="Chunks in which the steps of a schedule are pipelined.",
 )  # fmt: skip
 @option(
     "--network-model",
@@ -86,9 +91,9 @@ _WHAT, _HOW = "What is exchanged", "How it is simulated"
     default="flow",
     show_default=True,
     metavar="NAME",
-    help="How messages move.",
+    help="How messages move through the network.",
 )
-@json_option("Write the same as JSON, in bytes and ns.")
+@json_option("Write the result as JSON, in bytes and ns.")
 def command(
     machine: str,
     experts: int,

@@ -11,9 +11,9 @@ from armillary.cli.outputs import say
 
 _HELP = f"""{SUBCOMMANDS["schedule"]}
 
-It is one collective of all NPUs, alone on the machine. MACHINE is a study or platform file, or the name of a preset;
-its own workload is not run. The bound is what no order of any chunks beats; how far a scheduler is from it is how far
-it is from optimal at most.
+One collective of all NPUs runs alone on the machine. MACHINE is a study or platform file, or the name of a preset; its
+own workload is not run. No order of any chunks beats the bound, so a scheduler is at most as far from the optimum as it
+is from the bound.
 """
 
 
@@ -28,13 +28,15 @@ it is from optimal at most.
 @machine_argument()
 @click.option("--size", required=True, metavar="SIZE", help="Size of the collective per NPU: '1 GB'.")
 @click.option(
-    "--operation", default="all-reduce", show_default=True, metavar="NAME", help="What it computes."
+    "--operation", default="all-reduce", show_default=True, metavar="NAME", help="Collective operation."
 )
-@click.option("--chunks", type=click.IntRange(min=1), metavar="N", help="Instead of those of MACHINE.")
+@click.option(
+    "--chunks", type=click.IntRange(min=1), metavar="N", help="Number of chunks; overrides MACHINE."
+)
 @click.option(
     "--within-dimension",
     type=click.Choice(("earliest-phase", "fifo", "smallest-first")),
-    help="Which chunk a dimension serves first, instead of what MACHINE says.",
+    help="Which chunk a dimension serves first; overrides MACHINE.",
 )
 def command(
     machine: str, size: str, operation: str, chunks: int | None, within_dimension: str | None

@@ -17,8 +17,9 @@ from armillary.cli.values import OUTPUT
 
 @click.command(
     cls=Command,
-    help=f"{SUBCOMMANDS['show']}\n\nOf ring, direct, halvingDoubling and doubleBinaryTree as ASTRA-sim runs them, one "
-    "chunk at a time; of others, also of other packages, as profile physical does.",
+    help=f"{SUBCOMMANDS['show']}\n\nring, direct, halvingDoubling and doubleBinaryTree are shown as ASTRA-sim runs "
+    "them, one chunk at a time. All others, including those of other packages, are shown as profile physical runs "
+    "them.",
     examples=(
         "armillary collective show ring --ranks 4",
         "armillary collective show in-switch --ranks 4 --segments 3",
@@ -27,7 +28,7 @@ from armillary.cli.values import OUTPUT
 )
 @click.argument("algorithm", metavar="ALGORITHM")
 @ranks_option("Number of members.", required=True)
-@option("--operation", default="all-reduce", show_default=True, metavar="NAME", help="What it computes.")
+@option("--operation", default="all-reduce", show_default=True, metavar="NAME", help="Collective operation.")
 @option("--window", type=int, metavar="W", help="Messages in flight (direct only).  [default: no limit]")
 @option(
     "--segments",
@@ -35,13 +36,14 @@ from armillary.cli.values import OUTPUT
     default=2,
     show_default=True,
     metavar="S",
-    help="Parts of the data (in-switch, chain and scatterAllGather).",
+    help="Segments of the data (in-switch, chain and scatterAllGather).",
 )
 @option(
-    "--mscclpp", type=OUTPUT, metavar="FILE", help="Write it as an MSCCL++ execution plan, not the table."
+    "--mscclpp", type=OUTPUT, metavar="FILE", help="Write an MSCCL++ execution plan instead of the table."
 )
 @option(
-    "--protocol", type=click.Choice(("Simple", "LL")), default="Simple", show_default=True, help="Of that plan.",
+    "--protocol", type=click.Choice(("Simple", "LL")), default="Simple", show_default=True, help="Protocol of that "
+    "plan.",
 )  # fmt: skip
 def command(
     algorithm: str,

@@ -30,25 +30,30 @@ _WHAT, _HOW = "The collective", "How it is found"
     type=click.Choice(("all-reduce", "all-gather", "reduce-scatter")),
     default="all-reduce",
     show_default=True,
-    help="What it computes.",
+    help="Collective operation.",
 )
 @option(
     "--size",
     required=True,
     heading=_WHAT,
     metavar="SIZE",
-    help='Bytes of the vector, or of all gathered: "1 GB".',
+    help='Bytes of the vector, or of the whole gathered result: "1 GB".',
 )
 @option(
     "--chunks-per-npu",
     heading=_HOW,
     type=click.IntRange(1),
     metavar="K",
-    help="Chunks of a share.  [default: several are tried]",
+    help="Chunks per share.  [default: try several]",
 )
 @seed_option(default=0, show_default=True, heading=_HOW)
 @option(
-    "--tries", heading=_HOW, type=click.IntRange(1, 1000), default=4, show_default=True, help="Seeds to try."
+    "--tries",
+    heading=_HOW,
+    type=click.IntRange(1, 1000),
+    default=4,
+    show_default=True,
+    help="Number of seeds to try.",
 )
 @option(
     "--network-model",
@@ -56,15 +61,18 @@ _WHAT, _HOW = "The collective", "How it is found"
     type=click.Choice(("congestion", "flow")),
     default="congestion",
     show_default=True,
-    help="What simulates it and the built-in algorithms.",
+    help="Model that simulates it and the built-in algorithms.",
 )
 @option("--msccl", type=OUTPUT, metavar="FILE", help="Write the schedule as MSCCL XML.")
 @option(
-    "--mscclpp", type=OUTPUT, metavar="FILE", help="Write it as an MSCCL++ execution plan, protocol Simple."
+    "--mscclpp",
+    type=OUTPUT,
+    metavar="FILE",
+    help="Write the schedule as an MSCCL++ execution plan, with protocol Simple.",
 )
 @option("-o", "--out", type=OUTPUT_FOLDER, metavar="DIR", help="Write Chakra traces DIR/rank.RANK.et.")
 @plot_option("it")
-@json_option("Write the same as JSON, times in ns.")
+@json_option("Write the result as JSON, times in ns.")
 def command(
     machine: str,
     operation: str,

@@ -11,9 +11,9 @@ from armillary.cli.values import complete_fits
 
 _HELP = f"""{SUBCOMMANDS["time"]}
 
-It is alone on the machine, timed by a fit. FIT is a known machine (h100-sxm, a100-ndv4, b200-sxm, ...) or a file of
-`armillary calibrate nccl`. SIZE is that of the larger buffer, as nccl-tests count it: of an all-gather its output, of a
-reduce-scatter its input.
+The collective runs alone on the machine, and a fit times it. FIT is a known machine (h100-sxm, a100-ndv4, b200-sxm,
+...) or a file of `armillary calibrate nccl`. SIZE is the size of the larger buffer, as nccl-tests count it: the output
+of an all-gather, the input of a reduce-scatter.
 """
 
 
@@ -29,7 +29,7 @@ reduce-scatter its input.
 @click.argument("operation", metavar="OPERATION")
 @click.argument("sizes", metavar="SIZE…", nargs=-1, required=True)
 @click.option(
-    "--gpus-per-node", type=click.IntRange(min=1), required=True, metavar="N", help="Members in each node."
+    "--gpus-per-node", type=click.IntRange(min=1), required=True, metavar="N", help="Members per node."
 )
 @click.option(
     "--nodes", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Number of nodes."

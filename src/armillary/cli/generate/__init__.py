@@ -8,13 +8,13 @@ from armillary.cli import COMMANDS
 from armillary.cli.command import LazyGroup
 
 SUBCOMMANDS = {
-    "list": "List the models that are built in.",
+    "list": "List the built-in models.",
     "show": "Count the parameters and operations of a model.",
     "train": "Generate training steps of a model on many ranks.",
     "serve": "Generate inference of a model on many ranks.",
-    "memory": "Sum up what training or inference holds in memory.",
+    "memory": "Sum up the memory that training or inference needs.",
     "micro": "Sweep collectives and messages over sizes, like nccl-tests.",
-    "learn": "Learn from traces: make new ones, and measure how good they are.",
+    "learn": "Learn from traces: sample new ones, and measure their quality.",
 }
 """Command name -> one-line help; the module is the name with underscores."""
 

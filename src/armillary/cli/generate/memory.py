@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 _HELP = f"""{SUBCOMMANDS["memory"]}
 
 MODEL is a name of `armillary generate list`, a model file (.yaml), or a Hugging Face config.json or its folder. With
---capacity, or a machine that states npu.memory.capacity, changes are proposed where it does not fit. With --prompt
-it is inference, with the keys and values of all sequences at their full length.
+--capacity, or a machine that states npu.memory.capacity, the command proposes changes if the model does not fit. With
+--prompt it sums up inference, with the keys and values of all sequences at their full length.
 """
 
 
@@ -42,15 +42,15 @@ it is inference, with the keys and values of all sequences at their full length.
 @click.argument("name", metavar="MODEL", shell_complete=complete_models)
 @plan_options("both")
 @option("--capacity", metavar="SIZE", heading=MACHINE, help='Memory of an NPU, e.g. "80 GB".')
-@machine_option("Machine that states it.")
+@machine_option("Machine that states the capacity.")
 @option(
     "--pipeline-rank",
     type=click.IntRange(0),
     metavar="N",
     heading=MACHINE,
-    help="Show this one, not the one that needs most.",
+    help="Show this pipeline rank, not the one that needs the most memory.",
 )
-@plot_option("a step")
+@plot_option("memory over a step")
 @json_option()
 def command(
     name: str,

@@ -32,8 +32,8 @@ _DEFAULT = "all-reduce,all-gather,reduce-scatter,all-to-all"
 _HELP = f"""{SUBCOMMANDS["micro"]}
 
 The machine is --machine, or --system and --network. Sizes are those of nccl-tests: of the vector, of all parts of a
-collective that divides its data, or of one message. Groups are of consecutive ranks, and all work at the same
-time. With --out nothing is simulated but what --overlap needs to know; the machine may then be --ranks.
+collective that divides its data, or of one message. Groups consist of consecutive ranks, and all groups work at the
+same time. With --out only what --overlap needs is simulated, and --ranks can replace the machine.
 """
 
 
@@ -55,14 +55,26 @@ _TESTS = "What is tested"
     "patterns",
     metavar="NAME,…",
     heading=_TESTS,
-    help="Messages, or all: ping-pong, unidirectional, bidirectional, ring, ring-bidirectional, bisection, "
+    help="Message patterns, or all: ping-pong, unidirectional, bidirectional, ring, ring-bidirectional, bisection, "
     "bisection-bidirectional, all-pairs, incast, outcast.",
 )
 @option(
-    "--min", "smallest", default="8 B", show_default=True, metavar="SIZE", heading=_TESTS, help="First size."
+    "--min",
+    "smallest",
+    default="8 B",
+    show_default=True,
+    metavar="SIZE",
+    heading=_TESTS,
+    help="Smallest size.",
 )
 @option(
-    "--max", "largest", default="1 GiB", show_default=True, metavar="SIZE", heading=_TESTS, help="Last size."
+    "--max",
+    "largest",
+    default="1 GiB",
+    show_default=True,
+    metavar="SIZE",
+    heading=_TESTS,
+    help="Largest size.",
 )
 @option(
     "--factor",
@@ -70,22 +82,24 @@ _TESTS = "What is tested"
     default=2,
     show_default=True,
     heading=_TESTS,
-    help="Ratio of each size to the one before.",
+    help="Ratio of each size to the previous one.",
 )
 @option(
     "--groups",
     metavar="N,…",
     heading=_TESTS,
-    help="Ranks of a group, or all (every divisor).  [default: all ranks]",
+    help="Ranks per group, or all (every divisor).  [default: all ranks]",
 )
 @option("--dtype", default="float32", show_default=True, heading=_TESTS, help="Data type of an element.")
 @option("--overlap", metavar="RATIO,…", heading=_TESTS,
-        help="Also run collectives beside a compute node of RATIO times their time.")  # fmt: skip
+        help="Also run each collective beside a compute node that takes RATIO times as long.")  # fmt: skip
 @machine_option("Machine to simulate; the workload of a study is ignored.")
 @astra_sim_options
-@ranks_option("NPUs, where --out needs no machine.", least=2, heading="Machine")
+@ranks_option("Number of NPUs, if --out needs no machine.", least=2, heading="Machine")
 @profile_option("Simulation semantics.  [default: physical; astra-sim with --system]")
-@option("-o", "--out", type=NEW_FOLDER, metavar="DIR", help="Write traces and a manifest instead.")
+@option(
+    "-o", "--out", type=NEW_FOLDER, metavar="DIR", help="Write traces and a manifest instead of simulating."
+)
 @plot_option("bus bandwidth over size")
 @json_option("Write the results as JSON.")
 @csv_option

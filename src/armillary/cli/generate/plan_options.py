@@ -57,7 +57,7 @@ def _with_options(function: F, kind: Kind) -> F:
     for name, (path, schema) in reversed(options.items()):
         decorated = _option(name, schema, heading(path))(decorated)
     file = click.Path(path_type=Path)
-    text = "YAML file of a plan: `workload.generate` of a study but for the model; options override it."
+    text = "YAML file of a plan: the keys of `workload.generate` in a study, without the model; options override it."
     return option("--plan", type=file, metavar="FILE", heading=REST, help=text)(decorated)  # type: ignore[no-any-return]
 
 

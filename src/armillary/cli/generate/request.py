@@ -125,7 +125,7 @@ def _with_request(function: F, also: tuple[str, ...]) -> F:
     # click's parameters belong to the wrapper.
     with_request.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
     decorated: Any = efficiency_option(output_options(with_request))
-    on = "Simulate on the machine of a study or platform file, or on a preset."
+    on = "Simulate on this machine: a study or platform file, or a preset."
     # --out writes a folder: traces of all ranks and their groups.
     out = "Write traces and groups of ranks to a new folder."
     decorated = machine_option(on)(decorated)

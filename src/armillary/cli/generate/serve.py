@@ -16,8 +16,8 @@ from armillary.cli.values import complete_models
 _HELP = f"""{SUBCOMMANDS["serve"]}
 
 MODEL is a name of `armillary generate list`, a model file (.yaml), or a Hugging Face config.json or its folder. All
-prompts are there at the start; answers grow by one token at a time. What this consists of is printed; --out writes
-its traces, --machine simulates it and prints the times of tokens.
+prompts are present at the start; answers grow by one token at a time. The command prints what the workload consists of;
+--out writes its traces, --machine simulates it and prints the times of tokens.
 """
 
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 _HELP = f"""{SUBCOMMANDS["show"]}
 
-MODEL is a name of `armillary generate list`, a model file (.yaml), or a Hugging Face config.json or its folder.
-Operations are those of GEMMs, two per multiply-add.
+MODEL is a name of `armillary generate list`, a model file (.yaml), or a Hugging Face config.json or its folder. Only
+the operations of GEMMs are counted, two per multiply-add.
 """
 
 
@@ -36,14 +36,14 @@ Operations are those of GEMMs, two per multiply-add.
     ),
 )
 @click.argument("name", metavar="MODEL", shell_complete=complete_models)
-@option("--batch", type=int, default=1, show_default=True, help="Samples.")
-@option("--sequence", type=int, help="Tokens per sample; if absent the model's own length.")
+@option("--batch", type=int, default=1, show_default=True, help="Number of samples.")
+@option("--sequence", type=int, help="Tokens per sample; by default the model's own length.")
 @option(
     "--recompute",
     type=click.Choice(("none", "selective", "full")),
     default="none",
     show_default=True,
-    help="What the backward pass computes again: nothing, attention scores, or all but the head.",
+    help="What the backward pass recomputes: nothing, the attention scores, or everything but the head.",
 )
 @option("--causal", is_flag=True, help="Count only the attention scores that a causal mask keeps.")
 @json_option()

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _HELP = f"""{SUBCOMMANDS["train"]}
 
-MODEL is a name of `armillary generate list`, a model file (.yaml), or a Hugging Face config.json or its folder. What a
-step consists of is printed; --out writes its traces, --machine simulates it.
+MODEL is a name of `armillary generate list`, a model file (.yaml), or a Hugging Face config.json or its folder. The
+command prints what a step consists of; --out writes its traces, --machine simulates it.
 """
 
 

@@ -8,11 +8,11 @@ from armillary.cli import COMMANDS
 from armillary.cli.command import LazyGroup
 
 SUBCOMMANDS = {
-    "list": "List the presets: known systems that stand wherever a platform file does.",
+    "list": "List the presets: known systems that can replace a platform file.",
     "show": "Print the machine of a study file, a preset, or ASTRA-sim's files.",
-    "compare": "Say which of several machines trains a model fastest, for how much, and how surely.",
-    "convert": "Write the network of a machine as a study, an InfraGraph, GraphML or ASTRA-sim's file.",
-    "gemm": "Time GEMMs by the compute model of a machine.",
+    "compare": "Find which of several machines trains a model fastest, at what cost, and how certain that is.",
+    "convert": "Write the network of a machine as a study, InfraGraph, GraphML or ASTRA-sim file.",
+    "gemm": "Time GEMMs with the compute model of a machine.",
 }
 """Command name -> one-line help; the module is the name."""
 

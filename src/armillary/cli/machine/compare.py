@@ -17,8 +17,8 @@ from armillary.cli.values import complete_costs, complete_machines, complete_mod
 
 @click.command(
     cls=Command,
-    help=f"{SUBCOMMANDS['compare']}\n\nMACHINES are presets, which may be counted (64xdgx-h100), or files. Each takes "
-    "its fastest plan, unless options say how the model is parallel: then that plan is the one on all machines.",
+    help=f"{SUBCOMMANDS['compare']}\n\nMACHINES are presets, which may be counted (64xdgx-h100), or files. Each "
+    "runs its own fastest plan, unless options set the parallelism: then all machines run that plan.",
     examples=(
         "armillary machine compare 8xdgx-h100 8xdgx-b200 --workload llama-3-8b --batch 128",
         "armillary machine compare a.yaml b.yaml --workload llama-3-70b --batch 512 --tp 8 --costs h100",
@@ -31,15 +31,15 @@ from armillary.cli.values import complete_costs, complete_machines, complete_mod
 )  # fmt: skip
 @option(
     "--costs", multiple=True, metavar="COSTS", shell_complete=complete_costs, heading="Comparison",
-    help="Prices and energies, a file or a preset: one for all machines, or one for each, in their order.",
+    help="Prices and energies, a file or a preset: one for all machines, or one per machine, in their order.",
 )  # fmt: skip
 @option(
     "--software", metavar="NAME", shell_complete=complete_software, heading="Comparison",
-    help="What it is trained with; by default what suits machine and plan.",
+    help="Training software; by default the one that suits machine and plan.",
 )  # fmt: skip
 @plan_options("training")
-@plot_option("steps with intervals and bounds, and costs")
-@json_option("Write the same as JSON, in s, USD and W.")
+@plot_option("step times with intervals and bounds, and costs")
+@json_option("Write the result as JSON, in s, USD and W.")
 @programs_option
 def command(
     machines: tuple[str, ...], workload: str, costs: tuple[str, ...], software: str | None, options: PlanOptions,

@@ -16,7 +16,7 @@ from armillary.cli.values import OUTPUT, OneOf
 @click.command(
     cls=Command,
     help=f"{SUBCOMMANDS['convert']}\n\nMACHINE is a study or platform file, a preset, an InfraGraph, an edge list, "
-    "GraphML, or ASTRA-sim's network file. What the format cannot say is named on standard error.",
+    "GraphML, or ASTRA-sim's network file. What the format cannot express is named on standard error.",
     examples=(
         "armillary machine convert dgx-h100 --to infragraph --out dgx.yaml",
         "armillary machine convert dgx.yaml --to astra-sim --out network.yml",

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Command,
-    help=f"{SUBCOMMANDS['gemm']}\n\nEach GEMM is of (M, K) with (K, N). Without a compute model in MACHINE it is the "
-    "roofline. A GEMM that the model had to extrapolate to says how far.",
+    help=f"{SUBCOMMANDS['gemm']}\n\nA GEMM multiplies an (M, K) by a (K, N) matrix. If MACHINE has no compute "
+    "model, the roofline is used. If the model has to extrapolate, the result says how far.",
     examples=(
         "armillary machine gemm hgx-h100 4096x4096x4096",
         "armillary machine gemm hgx-h100 8192x8192x1024 --precision fp8 --json -",
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 @machine_argument()
 @click.argument("sizes", nargs=-1, required=True, metavar="MxNxK…")
 @option("--precision", type=click.Choice(("fp32", "bf16", "fp8")), default="bf16", show_default=True)
-@option("--batch", type=click.IntRange(1), default=1, show_default=True, help="GEMMs in a kernel.")
-@json_option("Write the same as JSON, in ns.")
+@option("--batch", type=click.IntRange(1), default=1, show_default=True, help="GEMMs per kernel.")
+@json_option("Write the result as JSON, in ns.")
 def command(machine: str, sizes: tuple[str, ...], precision: str, batch: int, json_file: Path | None) -> None:
     """Ask the model and print."""
     from armillary.compute.times import ask

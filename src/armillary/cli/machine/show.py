@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Command,
-    help=f"{SUBCOMMANDS['show']}\n\nMACHINE is a study or platform file or a preset; ASTRA-sim's files are --system "
-    "and --network.",
+    help=f"{SUBCOMMANDS['show']}\n\nMACHINE is a study or platform file, or a preset. Give ASTRA-sim's files with "
+    "--system and --network.",
     examples=(
         "armillary machine show hgx-h100",
         "armillary machine show dgx-superpod-h100 --plot superpod.png --json -",
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 @machine_argument(required=False)
 @astra_sim_options
 @plot_option("the network")
-@html_option("Draw it as a page that names the link or node one points at.", OUTPUT)
-@json_option("Write the same as JSON, in bytes, ns and FLOP/s.")
+@html_option("Draw the network as a page that names the link or node under the pointer.", OUTPUT)
+@json_option("Write the result as JSON, in bytes, ns and FLOP/s.")
 @option("--schema", is_flag=True, help="Print the JSON Schema of study files and stop.")
 def command(
     machine: str | None,

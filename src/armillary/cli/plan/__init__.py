@@ -8,12 +8,12 @@ from armillary.cli import COMMANDS
 from armillary.cli.command import DefaultGroup
 
 SUBCOMMANDS = {
-    "serve": "Find the replicas that serve a load within an objective on the fewest devices.",
-    "machine": "Find the machine within a budget of dollars and watts that does most of a mix of workloads.",
+    "serve": "Find the replicas that meet an objective for a load on the fewest devices.",
+    "machine": "Find the machine that does the most of a workload mix within a budget of dollars and watts.",
     "search": "Find the best points of a sweep file without simulating all of them.",
-    "cost": "Say what a machine and a simulated step cost: price, energy, per token.",
-    "allocate": "Spend a budget of bandwidth on the dimensions of a network.",
-    "whole-run": "Say how long a whole training run takes, with failures and checkpoints.",
+    "cost": "Estimate the cost of a machine and a simulated step: price, energy, cost per token.",
+    "allocate": "Distribute a bandwidth budget over the dimensions of a network.",
+    "whole-run": "Estimate the time of a whole training run, with failures and checkpoints.",
 }
 """Command name -> one-line help; the module is the name with underscores."""
 

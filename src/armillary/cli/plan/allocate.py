@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 _HELP = f"""{SUBCOMMANDS["allocate"]}
 
-STUDY is a study file with a network of dimensions. Its traffic is taken from a simulation with equal bandwidths; those
-found, which minimise the time of communication, are simulated beside them. Needs scipy (extra cost).
+STUDY is a study file whose network has dimensions. A simulation with equal bandwidths provides its traffic. The
+allocation minimises communication time, and is simulated next to the equal one. Needs scipy (extra cost).
 """
 
 
@@ -37,8 +37,10 @@ found, which minimise the time of communication, are simulated beside them. Need
     ),
 )
 @click.argument("study", type=click.Path(path_type=Path))
-@option("--budget", metavar="BANDWIDTH", help='Sum of the bandwidths of an NPU, e.g. "1000 GB/s".')
-@option("--dollars", metavar="PRICE", help='Price of the network instead, e.g. "20 MUSD", with --costs.')
+@option(
+    "--budget", metavar="BANDWIDTH", help='Total bandwidth of an NPU over all dimensions, e.g. "1000 GB/s".'
+)
+@option("--dollars", metavar="PRICE", help='Price of the network instead, e.g. "20 MUSD"; needs --costs.')
 @option(
     "--costs",
     metavar="COSTS",
@@ -50,16 +52,16 @@ found, which minimise the time of communication, are simulated beside them. Need
     "least",
     multiple=True,
     metavar="NAME=BANDWIDTH",
-    help="Least of a dimension (by default 1 % of an equal share).",
+    help="Minimum for a dimension (by default 1 % of an equal share).",
 )
 @option(
     "--max",
     "most",
     multiple=True,
     metavar="NAME=BANDWIDTH",
-    help="Most of a dimension; with --min of the same value it is fixed.",
+    help="Maximum for a dimension; the same value as --min fixes it.",
 )
-@option("--step", metavar="BANDWIDTH", help="Only multiples of this.")
+@option("--step", metavar="BANDWIDTH", help="Allocate only multiples of this.")
 @json_option()
 @programs_option
 def command(

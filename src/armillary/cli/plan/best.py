@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Command,
-    help=f"{COMMANDS['plan']}\n\nAll plans that are possible and fit are bounded, and those that may be among the "
-    "best are simulated. Options of a plan hold for all that are tried. The points of a sweep file are searched by "
-    "`armillary plan search`.",
+    help=f"{COMMANDS['plan']}\n\nEvery possible plan that fits into memory is bounded, and plans that may be among "
+    "the best are simulated. Plan options apply to all plans that are tried. Use `armillary plan search` for the "
+    "points of a sweep file.",
     examples=(
         "armillary plan llama-3-8b --machine dgx-h100 --batch 64 --sequence 8192",
         "armillary plan llama-3-70b --machine 64xdgx-h100 --batch 512 --precision fp8 --out best",
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 )
 @top_option("Plans", 10, heading="Search")
 @html_option()
-@json_option("Write the same as JSON, in s and bytes.")
+@json_option("Write the result as JSON, in s and bytes.")
 def command(
     name: str, machine: str, software: str | None, among: Path | None, options: PlanOptions, top: int,
     folder: Path | None, html: Path | None, json_file: Path | None,

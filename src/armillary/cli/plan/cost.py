@@ -14,8 +14,8 @@ from armillary.cli.values import complete_costs
 
 _HELP = f"""{SUBCOMMANDS["cost"]}
 
-STUDY is a study file, which is simulated. COSTS is a file of prices and energies, or one of the presets
-h100, h100-operations, libra, v100-cloud. What they do not say is not counted, and named.
+STUDY is a study file, which is simulated. COSTS is a file of prices and energies, or one of the presets h100,
+h100-operations, libra, v100-cloud. Items that COSTS does not state are not counted, and are named.
 """
 
 
@@ -35,7 +35,9 @@ h100, h100-operations, libra, v100-cloud. What they do not say is not counted, a
     shell_complete=complete_costs,
     help="Prices and energies: a file, or a preset.",
 )
-@option("--tokens", metavar="COUNT", help="Tokens of a whole run, e.g. 15.6T: its time, cost and energy.")
+@option(
+    "--tokens", metavar="COUNT", help="Tokens of a whole run, e.g. 15.6T; adds its time, cost and energy."
+)
 @json_option()
 @programs_option
 def command(study: Path, costs: str, tokens: str | None, json_file: Path | None) -> None:

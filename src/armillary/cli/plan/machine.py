@@ -16,9 +16,9 @@ from armillary.cli.values import STORE
 BUDGET = "Budget"
 _HELP = f"""{SUBCOMMANDS["machine"]}
 
-MIX is a YAML file: workloads with weights, machines with what varies of them and what they cost, and a budget, which
-options override. Goodput is how much of the mix a machine does in the time in which the first one does it once.
-Machines are bounded, and simulated until no other can be better.
+MIX is a YAML file with weighted workloads, machines with their varied keys and costs, and a budget, which options
+override. The goodput of a machine is how much of the mix it completes in the time that the first machine needs for all
+of it. Machines are bounded first, and simulated until no other can be better.
 """
 
 
@@ -31,17 +31,18 @@ Machines are bounded, and simulated until no other can be better.
     ),
 )
 @click.argument("file", type=click.Path(path_type=Path), metavar="MIX")
-@option("--capital", metavar="MONEY", heading=BUDGET, help="What a machine costs to buy, at most: '5 MUSD'.")
+@option("--capital", metavar="MONEY", heading=BUDGET, help="Maximum purchase price of a machine: '5 MUSD'.")
 @option("--cost-per-year", metavar="MONEY", heading=BUDGET,
-        help="Its price over its years, or rent, and electricity at full power, at most.")  # fmt: skip
+        help="Maximum cost per year: the price over the machine's years, or rent, plus electricity at full "
+        "power.")  # fmt: skip
 @option("--power", metavar="POWER", heading=BUDGET,
-        help="What it takes with every NPU busy, at most: '60 kW'.")  # fmt: skip
+        help="Maximum power with every NPU busy: '60 kW'.")  # fmt: skip
 @option("--most", type=click.IntRange(1), metavar="N", heading="Search",
-        help="Machines to look at, at most; by default until the best is proved.")  # fmt: skip
+        help="Examine at most N machines; by default continue until the best is proved.")  # fmt: skip
 @option("--store", type=STORE, metavar="FILE", heading="Search",
-        help="Keep what is simulated in a store of sweeps, and go on from there.")  # fmt: skip
+        help="Keep simulated results in a sweep store, and resume from it.")  # fmt: skip
 @top_option("Machines", 5, heading="Search")
-@json_option("Write the same as JSON, in s, USD and W.")
+@json_option("Write the result as JSON, in s, USD and W.")
 @programs_option
 def command(
     file: Path, capital: str | None, cost_per_year: str | None, power: str | None, most: int | None,

@@ -36,9 +36,8 @@ _HOW = "How it searches"
 
 @click.command(
     cls=Command,
-    help=f"{SUBCOMMANDS['search']}\n\nThe planner bounds every point and "
-    "simulates only those that might still win: its result is that of simulating all. The other methods look at some "
-    "points only.",
+    help=f"{SUBCOMMANDS['search']}\n\nThe planner bounds every point and simulates only those that might still win; "
+    "the result is the same as simulating all of them. The other methods examine only some points.",
     examples=(
         "armillary plan search sweep.yaml --top 3",
         "armillary plan search sweep.yaml --method tpe --trials 50 --json found.json",
@@ -49,21 +48,21 @@ _HOW = "How it searches"
     "--method",
     type=click.Choice(("planner", "tpe", "nsga2", "random")),
     heading=_HOW,
-    help="How to search; by default planner, which is exact.",
+    help="Search method; by default planner, which is exact.",
 )
 @option(
     "--trials",
     type=click.IntRange(1),
     metavar="N",
     heading=_HOW,
-    help="Points to look at; by default 100.",
+    help="Number of points to examine; by default 100.",
 )
 @seed_option(heading=_HOW)
-@workers_option("Points at a time.", heading=_HOW)
-@option("--store", type=STORE, metavar="FILE", help="Keep what is simulated in a store of sweeps.")
+@workers_option("Points to simulate at a time.", heading=_HOW)
+@option("--store", type=STORE, metavar="FILE", help="Keep simulated results in a sweep store.")
 @top_option("Points", 5, heading="What it shows")
 @csv_option
-@json_option("Write what was found as JSON, in base units.")
+@json_option("Write the results as JSON, in base units.")
 @programs_option
 def command(
     file: Path,

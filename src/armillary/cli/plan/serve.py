@@ -43,7 +43,7 @@ one to compute prompts and one to decode.
 @engine_options
 @top_option("Replicas", 10, heading="Search")
 @html_option()
-@json_option("Write the same as JSON, in s and tokens.")
+@json_option("Write the result as JSON, in s and tokens.")
 def command(
     name: str,
     machine: str,

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 _PATH = click.Path(path_type=Path)
 _HELP = f"""{SUBCOMMANDS["whole-run"]}
 
-The work is either STUDY, which is simulated, with --tokens; or --step-time, --tokens-per-step, --ranks and --tokens; or
---flops, --rate and --ranks. With --mtbf things fail: a preset (llama-3), a file, or the mean time between failures of
-one NPU ("50000 h").
+The work is STUDY, which is simulated, with --tokens; or --step-time, --tokens-per-step, --ranks and --tokens; or
+--flops, --rate and --ranks. --mtbf adds failures: a preset (llama-3), a file, or the mean time between failures of one
+NPU ("50000 h").
 """
 
 
@@ -45,11 +45,16 @@ _WORK, _FAILURES, _CHECKPOINTS = "The work", "Failures and repair", "Checkpoints
 @option("--tokens", metavar="COUNT", heading=_WORK, help="Tokens of the whole run, e.g. 15.6T.")
 @option("--step-time", metavar="TIME", heading=_WORK, help="Time of a step, instead of a study.")
 @option(
-    "--tokens-per-step", metavar="COUNT", heading=_WORK, help="Tokens of a step, with --step-time, e.g. 16M."
+    "--tokens-per-step", metavar="COUNT", heading=_WORK, help="Tokens per step, with --step-time, e.g. 16M."
 )
 @ranks_option("Number of NPUs, without a study.", heading=_WORK)
-@option("--flops", metavar="COUNT", heading=_WORK, help="Operations of the whole run instead, e.g. 3.14e23.")
-@option("--rate", metavar="FLOPS", heading=_WORK, help='With --flops: what an NPU does, e.g. "28 TFLOP/s".')
+@option(
+    "--flops",
+    metavar="COUNT",
+    heading=_WORK,
+    help="Operations of the whole run, instead of tokens, e.g. 3.14e23.",
+)
+@option("--rate", metavar="FLOPS", heading=_WORK, help='Rate of an NPU, with --flops, e.g. "28 TFLOP/s".')
 @option(
     "--mtbf",
     metavar="FAILURES",
@@ -63,14 +68,14 @@ _WORK, _FAILURES, _CHECKPOINTS = "The work", "Failures and repair", "Checkpoints
     heading=_FAILURES,
     default="5 min",
     show_default=True,
-    help="Time from a failure until work goes on.",
+    help="Time from a failure until work resumes.",
 )
 @option(
     "--spares",
     type=click.IntRange(0),
     metavar="N",
     heading=_FAILURES,
-    help="Spare nodes; no limit if absent.",
+    help="Number of spare nodes; by default unlimited.",
 )
 @option(
     "--repair",
@@ -80,19 +85,19 @@ _WORK, _FAILURES, _CHECKPOINTS = "The work", "Failures and repair", "Checkpoints
     show_default=True,
     help="Time to repair a node, with --spares.",
 )
-@option("--play", is_flag=True, heading=_FAILURES, help="Also play 30 runs of 1,000 failures.")
-@seed_option("Random seed of --play.  [default: 0]", heading=_FAILURES)
+@option("--play", is_flag=True, heading=_FAILURES, help="Also simulate 30 runs of 1,000 failures each.")
+@seed_option("Random seed for --play.  [default: 0]", heading=_FAILURES)
 @option(
     "--checkpoint",
     metavar="TIME",
     heading=_CHECKPOINTS,
-    help="How long a checkpoint stops work; else from its size.",
+    help="Time for which a checkpoint stops work; by default computed from its size.",
 )
 @option(
     "--checkpoint-size",
     metavar="SIZE",
     heading=_CHECKPOINTS,
-    help="Size of a checkpoint; of a study 14 bytes for each parameter.",
+    help="Size of a checkpoint; by default 14 bytes per parameter of the study.",
 )
 @option(
     "--checkpoint-bandwidth",
@@ -104,13 +109,13 @@ _WORK, _FAILURES, _CHECKPOINTS = "The work", "Failures and repair", "Checkpoints
     "--asynchronous",
     metavar="TIME",
     heading=_CHECKPOINTS,
-    help="Work stops for so long only; the rest is written later.",
+    help="Time for which an asynchronous checkpoint stops work; the rest is written later.",
 )
 @option(
     "--interval",
     metavar="TIME",
     heading=_CHECKPOINTS,
-    help="Work between checkpoints; the best interval if absent.",
+    help="Work between checkpoints; by default the best interval.",
 )
 @option(
     "--costs",

@@ -7,7 +7,7 @@ import click
 from armillary.cli import COMMANDS
 from armillary.cli.command import DefaultGroup
 
-SUBCOMMANDS = {"results": "Look at the results of a sweep, also while it runs."}
+SUBCOMMANDS = {"results": "Show the results of a sweep, even while it runs."}
 """Command name -> one-line help; the module is the name."""
 
 

@@ -41,8 +41,8 @@ _RUN = "How it runs"
 
 @click.command(
     cls=Command,
-    help=f"{COMMANDS['sweep']}\n\nResults go into a store, where they are found again: stopped and called again, it "
-    "goes on; changed, it does what is new.",
+    help=f"{COMMANDS['sweep']}\n\nResults are kept in a store and reused: run the command again to resume a stopped "
+    "sweep, or to evaluate only the new points of a changed one.",
     examples=(
         "armillary sweep sweep.yaml --store sweep.sqlite --workers 2",
         "armillary sweep sweep.yaml --dry-run",
@@ -50,19 +50,24 @@ _RUN = "How it runs"
     beside=SUBCOMMANDS,
 )
 @click.argument("file", type=_FILE, metavar="SWEEP")
-@option("--store", type=STORE, metavar="FILE", help="SQLite file; by default SWEEP.sqlite beside the sweep.")
+@option(
+    "--store", type=STORE, metavar="FILE", help="SQLite file; by default SWEEP.sqlite next to the sweep file."
+)
 @option(
     "--executor",
     default="processes",
     show_default=True,
     heading=_RUN,
     type=OneOf("armillary.explore.executor_names:EXECUTOR_NAMES"),
-    help="What runs the points.",
+    help="Executor that runs the points.",
 )
-@workers_option("Points at a time; by default one per core.", default=None, heading=_RUN)
-@option("--retry", is_flag=True, heading=_RUN, help="Do again what failed or was over a limit.")
+@workers_option("Points to evaluate at a time; by default one per core.", default=None, heading=_RUN)
+@option("--retry", is_flag=True, heading=_RUN, help="Retry points that failed or exceeded a limit.")
 @option(
-    "--dry-run", is_flag=True, heading=_RUN, help="Screen only: how many points, and why some are rejected."
+    "--dry-run",
+    is_flag=True,
+    heading=_RUN,
+    help="Only screen: count the points, and say why some are rejected.",
 )
 @top_option("Points", 10, 0, heading=_RUN)
 @csv_option

@@ -17,7 +17,8 @@ _FILE = click.Path(path_type=Path)
 
 @click.command(
     cls=Command,
-    help=f"{SUBCOMMANDS['results']}\n\nA run may be writing to it: what is done so far is shown.",
+    help=f"{SUBCOMMANDS['results']}\n\nA running sweep may still be writing to the store: its results so far are "
+    "shown.",
     examples=(
         "armillary sweep results sweep.sqlite --where 'tp <= 8'",
         "armillary sweep results sweep.sqlite --plot heat.png --chart heat --over tp pp",
@@ -26,7 +27,7 @@ _FILE = click.Path(path_type=Path)
 @click.argument("store", type=_FILE, metavar="STORE.sqlite")
 @top_option("Points", 10)
 @click.option(
-    "--where", metavar="EXPR", help="Only points for which this holds, e.g. 'tp <= 8 and mfu > 0.4'."
+    "--where", metavar="EXPR", help="Show only points that satisfy EXPR, e.g. 'tp <= 8 and mfu > 0.4'."
 )
 @html_option("Write one interactive page.", PAGE)
 @plot_option("the results")

@@ -14,9 +14,9 @@ from armillary.cli.trace import SUBCOMMANDS
 
 _HELP = f"""{SUBCOMMANDS["attack"]}
 
-INPUT is the prefix of the files PREFIX.<rank>.et of all ranks, or a file. Rules look at GEMMs, repeated
-kernels, sizes of collectives and groups; they need no other trace. `armillary trace privacy` measures attacks that
-learn.
+INPUT is the prefix of the files PREFIX.<rank>.et of all ranks, or a file. The attack is a set of rules on GEMMs,
+repeated kernels, sizes of collectives and groups; it needs no other trace. `armillary trace privacy` measures attacks
+that learn.
 """
 
 

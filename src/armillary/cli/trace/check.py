@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _HELP = f"""{SUBCOMMANDS["check"]}
 
-An INPUT is a file, or the prefix of the files PREFIX.<rank>.et of all ranks, which are then compared with each
-other too: sends with receives, and the collectives of every group.
+An INPUT is a file, or the prefix of the files PREFIX.<rank>.et of all ranks. With a prefix the ranks are also compared
+with each other: sends with receives, and the collectives of every group.
 """
 
 

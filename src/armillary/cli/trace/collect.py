@@ -15,8 +15,8 @@ from armillary.cli.values import OUTPUT_FOLDER
 
 @click.command(
     cls=Command,
-    help=f"{SUBCOMMANDS['collect']}\n\nSCRIPT runs unchanged on N processes, with the environment that torchrun gives. "
-    "A step ends when its optimizer has stepped. Options stand before SCRIPT, its arguments after it.",
+    help=f"{SUBCOMMANDS['collect']}\n\nSCRIPT runs unchanged in N processes, with the environment that torchrun "
+    "provides. A step ends with the step of its optimizer. Put options before SCRIPT, and its arguments after it.",
     # Options after SCRIPT belong to the script.
     context_settings={"allow_interspersed_args": False},
     examples=(
@@ -27,10 +27,10 @@ from armillary.cli.values import OUTPUT_FOLDER
 @ranks_option("Processes, one per rank.", default=1, show_default=True)
 @option(
     "-o", "--out", type=OUTPUT_FOLDER, default=Path("traces"), show_default=True, metavar="DIR",
-    help="Where the traces go.",
+    help="Folder for the traces.",
 )  # fmt: skip
 @option("--steps", type=click.IntRange(1), default=1, show_default=True, help="Steps to record.")
-@option("--warmup", type=click.IntRange(0), default=2, show_default=True, help="Steps before those.")
+@option("--warmup", type=click.IntRange(0), default=2, show_default=True, help="Warm-up steps before those.")
 @option("--whole", is_flag=True, help="Record the whole script as one step.")
 @click.argument("script", type=click.Path(path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGUMENT]...")

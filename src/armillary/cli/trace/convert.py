@@ -79,7 +79,7 @@ def _options(name: str) -> list[click.Option]:
 
 @click.command(
     cls=_Convert,
-    help=f"{SUBCOMMANDS['convert']}\n\nEach format has options of its own: `--from FORMAT --help` lists them.",
+    help=f"{SUBCOMMANDS['convert']}\n\nEach format has its own options: `--from FORMAT --help` lists them.",
     examples=(
         "armillary trace convert --from pytorch traces -o step --json -",
         "armillary trace convert --from text mlp.txt --ranks 8 -o mlp",
@@ -92,7 +92,7 @@ def _options(name: str) -> list[click.Option]:
     metavar="FORMAT",
     shell_complete=complete_formats,
     heading="Input",
-    help="The format; without one, the list.",
+    help="Input format; leave it out for a list.",
 )
 @click.argument("inputs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="INPUT...")
 @option(

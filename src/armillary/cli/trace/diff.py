@@ -26,8 +26,8 @@ _UNITS = {
 }
 _HELP = f"""{SUBCOMMANDS["diff"]}
 
-A and B are files, or prefixes of the files PREFIX.<rank>.et of all ranks. Nodes belong together by id and name, or
-by name and occurrence where ids were given anew. The exit code is 0 if A and B are the same, and 1 if they differ.
+A and B are files, or prefixes of the files PREFIX.<rank>.et of all ranks. Nodes are matched by id and name, or by name
+and occurrence if ids were reassigned. The exit code is 0 if A and B are the same, and 1 if they differ.
 """
 
 

@@ -27,11 +27,11 @@ _PATH = click.Path(path_type=Path)
 _SCALED = ("dp", "tp", "pp", "cp", "ep", "batch", "sequence", "microbatches")
 _HELP = f"""{SUBCOMMANDS["extrapolate"]}
 
-INPUT is a prefix of the files PREFIX.<rank>.et of all ranks, or with --from-one-rank the file of one. Which ranks are
-data, tensor, pipeline, context or expert parallel is found from their groups, collectives and messages, unless
---axes or --group says it. Without --scale, that is all that is printed. dp, tp, pp, cp and ep are scaled to a number of
-ranks (those of ep are ranks of dp, whose number stays); batch (samples of a microbatch), sequence and microbatches by a
-factor. Every rule that was applied is listed, with the number of nodes.
+INPUT is a prefix of the files PREFIX.<rank>.et of all ranks, or with --from-one-rank the file of one rank. The command
+infers from groups, collectives and messages which ranks are data, tensor, pipeline, context or expert parallel, unless
+--axes or --group states it. Without --scale it prints only that. dp, tp, pp, cp and ep scale to a number of ranks (ep
+ranks are dp ranks, whose number stays the same); batch (samples of a microbatch), sequence and microbatches scale by a
+factor. Every applied rule is listed, with its number of nodes.
 """
 
 
@@ -54,7 +54,7 @@ _WHAT, _FOUND, _LAWS = "What is scaled", "What the ranks are", "How it scales"
     heading=_WHAT,
     help=f"One of {', '.join(_SCALED)}; may be repeated.",
 )
-@ranks_option("Ranks in all; more or fewer replicas.", heading=_WHAT)
+@ranks_option("Total number of ranks; changes the number of replicas.", heading=_WHAT)
 @option(
     "--axes",
     "axes_text",
@@ -68,21 +68,21 @@ _WHAT, _FOUND, _LAWS = "What is scaled", "What the ranks are", "How it scales"
     multiple=True,
     metavar="AXIS=GROUP",
     heading=_FOUND,
-    help="A group that lies along an axis, e.g. dp=3.",
+    help="Group that lies along an axis, e.g. dp=3.",
 )
-@option("--from-one-rank", is_flag=True, heading=_FOUND, help="All ranks do what that of the file did.")
+@option("--from-one-rank", is_flag=True, heading=_FOUND, help="All ranks do what the rank of the file did.")
 @option(
     "--sizes",
     metavar="batch=N,sequence=N",
     heading=_FOUND,
-    help="Those of the trace, where token ids do not show them.",
+    help="Sizes of the trace, if its token ids do not show them.",
 )
 @option(
     "--also",
     multiple=True,
     metavar="PREFIX",
     heading=_LAWS,
-    help="A second run, from which laws are measured …",
+    help="A second run, to measure scaling laws from …",
 )
 @option("--at", "at", multiple=True, metavar="AXIS=N", heading=_LAWS, help="… and its size, as for --scale.")
 @option(
@@ -91,7 +91,7 @@ _WHAT, _FOUND, _LAWS = "What is scaled", "What the ranks are", "How it scales"
     nargs=2,
     metavar="FROM TO",
     heading=_LAWS,
-    help="Machines: recorded durations go from one to the other.",
+    help="Convert recorded durations from one machine to the other.",
 )
 @comm_groups_option
 @request_options()

@@ -15,23 +15,23 @@ from armillary.cli.values import OUTPUT
 
 @click.command(
     cls=Command,
-    help=f"{SUBCOMMANDS['goal']}\n\nTRACE is the prefix of files TRACE.<rank>.et. GOAL has sends, receives and "
-    "computations only: the machine times computations, and says which messages collectives send. Its links are not "
-    "in the schedule. What GOAL cannot say is named on standard error.",
+    help=f"{SUBCOMMANDS['goal']}\n\nTRACE is the prefix of files TRACE.<rank>.et. GOAL has only sends, receives and "
+    "computations: the machine provides the times of computations and the messages of collectives. Its links are "
+    "not in the schedule. What GOAL cannot express is named on standard error.",
     examples=(
         "armillary trace goal step --machine dgx-h100 -o step.goal",
         "armillary trace goal step --machine machine.yaml -o step.bin",
     ),
 )
 @click.argument("trace", type=click.Path(), metavar="TRACE")
-@machine_option("Machine that the trace runs on.", required=True)
+@machine_option("Machine on which the trace runs.", required=True)
 @option(
     "-o", "--out", type=OUTPUT, required=True, metavar="FILE",
-    help="A .goal file for text, a .bin file for what txt2bin makes of it.",
+    help="A .goal file for text, or a .bin file as txt2bin would write it.",
 )  # fmt: skip
 @option(
     "--loggops", default="", metavar="NAME=N,…",
-    help="Parameters of LogGOPSim's model, ns and bytes: L=500,G=0.02.  [default: its own]",
+    help="Parameters of LogGOPSim's model, in ns and bytes: L=500,G=0.02.  [default: its own]",
 )  # fmt: skip
 def command(trace: str, machine: str, out: Path, loggops: str) -> None:
     """Write the schedule, and say what LogGOPSim's model makes of it."""

@@ -16,8 +16,8 @@ DRAWING = OutputFile("armillary.report.trace_graph:check_trace_graph")
 
 @click.command(
     cls=Command,
-    help=f"{SUBCOMMANDS['graph']}\n\nThe suffix of the file says how: .dot and .graphml for other programs (no layout "
-    "is computed), .html for a page to look into, .svg, .pdf or .png for a picture.",
+    help=f"{SUBCOMMANDS['graph']}\n\nThe suffix of the file selects the format: .dot and .graphml for other "
+    "programs (no layout is computed), .html for an interactive page, .svg, .pdf or .png for a picture.",
     examples=("armillary trace graph step.0.et -o step.svg", "armillary trace graph step.0.et -o step.dot"),
 )
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
@@ -25,12 +25,12 @@ DRAWING = OutputFile("armillary.report.trace_graph:check_trace_graph")
 @click.option(
     "--collapse",
     metavar="HOW",
-    help="auto, none, chains, calls, names or lanes: how nodes are put together. "
-    "[default: none for .dot and .graphml, else auto]",
+    help="How to group nodes: auto, none, chains, calls, names or lanes. [default: none for .dot and .graphml, else "
+    "auto]",
 )
 @click.option(
     "--max-nodes", type=click.IntRange(min=1), default=2000, show_default=True, metavar="N",
-    help="Draw every node of a graph up to this size; of a larger one, at most a fifth as many boxes.",
+    help="Draw every node of a graph with up to N nodes; of a larger graph, draw at most N/5 boxes.",
 )  # fmt: skip
 def command(file: Path, out: Path, collapse: str | None, max_nodes: int) -> None:
     """Draw and write."""

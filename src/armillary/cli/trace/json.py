@@ -22,8 +22,8 @@ _SUFFIXES: dict[str, Literal["gzip", "zstd"] | None] = {
 
 @click.command(
     cls=Command,
-    help=f"{SUBCOMMANDS['json']}\n\nWithout -o the JSON goes to standard output. Where that file ends in .et, .et.gz "
-    "or .et.zst, FILE is turned into a Chakra file: the way back.",
+    help=f"{SUBCOMMANDS['json']}\n\nWithout -o, the JSON goes to standard output. If the -o file ends in .et, "
+    ".et.gz or .et.zst, FILE is converted back to a Chakra file.",
     examples=("armillary trace json step.0.et", "armillary trace json step.0.et -o step.json"),
 )
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 _HELP = f"""{SUBCOMMANDS["obfuscate"]}
 
-INPUT and OUT are prefixes of the files PREFIX.<rank>.et of all ranks, or a file each; INPUT may be a study that
-generates its workload. Level 1 replaces names, ids and groups and leaves out shapes and metadata; 2 also perturbs sizes
-and times by 5 %; 3 also joins, splits and orders nodes anew and scales totals by factors up to 4. What was asked for is
-weakened until the simulated time stays within the tolerance on all machines. Level 4 writes a surrogate: a step
-of another model on as many ranks that takes as long.
+INPUT and OUT are prefixes of the files PREFIX.<rank>.et of all ranks, or one file each; INPUT may be a study that
+generates its workload. Level 1 replaces names, ids and groups and removes shapes and metadata; level 2 also perturbs
+sizes and times by 5 %; level 3 also joins, splits and reorders nodes and scales totals by factors up to 4. The
+obfuscation is weakened until the simulated time stays within the tolerance on all machines. Level 4 writes a surrogate:
+a step of another model on the same number of ranks that takes as long.
 """
 _PATH = click.Path(path_type=Path)
 
@@ -51,22 +51,22 @@ _BACK = "The way back"
     "--level",
     type=click.IntRange(1, 4),
     heading=_HOW,
-    help="Shorthand; the options below override it. [default: 3]",
+    help="Shorthand for the options below, which override it. [default: 3]",
 )
-@option("--names", is_flag=True, heading=_HOW, help="Only names, ids, shapes and metadata: --level 1.")
+@option("--names", is_flag=True, heading=_HOW, help="Hide only names, ids, shapes and metadata: --level 1.")
 @option(
     "--sizes",
     metavar="SHARE",
     heading=_HOW,
-    help="Perturb single sizes and times by no more than this, such as 5 %.",
+    help="Perturb each size and time by at most this, such as 5 %.",
 )
-@option("--structure/--no-structure", default=None, heading=_HOW, help="Join, split and order nodes anew.")
+@option("--structure/--no-structure", default=None, heading=_HOW, help="Join, split and reorder nodes.")
 @option(
     "--totals",
     type=float,
     metavar="FACTOR",
     heading=_HOW,
-    help="Scale the total of each kind of work by up to this.",
+    help="Scale the total of each kind of work by up to this factor.",
 )
 @option(
     "--tolerance",
@@ -74,17 +74,17 @@ _BACK = "The way back"
     show_default=True,
     metavar="SHARE",
     heading=_STAYS,
-    help="How much the simulated time may differ.",
+    help="Allowed difference in simulated time.",
 )
 @machine_option(
-    "Machine on which the time must stay; may be repeated. "
-    "[default: boards of H100 and, below level 4, of MI300X]",
+    "Machine on which the time must be preserved; may be repeated. [default: boards of H100 and, below level 4, of "
+    "MI300X]",
     multiple=True,
 )
 @option(
     "--key",
     heading=_BACK,
-    help="Secret that all random choices follow from. [default: another one each time]",
+    help="Secret that determines all random choices. [default: a new one each time]",
 )
 @option(
     "--map",
@@ -92,16 +92,16 @@ _BACK = "The way back"
     type=OUTPUT,
     metavar="FILE",
     heading=_BACK,
-    help="Write what new names stand for; keep it private.",
+    help="Write the original of each new name; keep this file private.",
 )
 @option(
     "--restore",
     type=_PATH,
     metavar="MAP",
     heading=_BACK,
-    help="Put names and ids back instead, by the file of --map.",
+    help="Restore names and ids instead, with the file of --map.",
 )
-@json_option("Write what remains inferable as JSON.")
+@json_option("Write what can still be inferred as JSON.")
 @comm_groups_option
 def command(
     source: str,

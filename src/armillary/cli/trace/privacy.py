@@ -15,12 +15,13 @@ from armillary.cli.trace import SUBCOMMANDS
 
 _HELP = f"""{SUBCOMMANDS["privacy"]}
 
-Training runs of 64 ranks are drawn at random, obfuscated at several strengths, and attacked by rules and by classifiers
-that were trained on other runs obfuscated with the same tool. Printed is the share of runs in which an attack is right,
-beside the share of the most frequent value (prior), and what simulated times give away alone.
+Training runs of 64 ranks are drawn at random, obfuscated at several strengths, and attacked by rules and by
+classifiers. The classifiers were trained on other runs obfuscated with the same tool. The output is the share of runs
+in which an attack is right, next to the share of the most frequent value (prior), and what simulated times alone
+reveal.
 
-Runs of public models are obfuscated, too, and named by an attack that knows a list of them and compares the total of
-gradients that replicas reduce with their numbers of parameters; its shares have 95 % intervals.
+Runs of public models are obfuscated, too. An attack with a list of these models names them: it compares the total
+gradients that replicas reduce with the models' parameter counts. Its shares have 95 % intervals.
 """
 _PATH = click.Path(path_type=Path)
 
@@ -33,17 +34,19 @@ _PATH = click.Path(path_type=Path)
         "armillary trace privacy --runs 450 --workers 2 --plot privacy.png --json privacy.json",
     ),
 )
-@option("--runs", type=click.IntRange(20), default=200, show_default=True, help="Training runs to draw.")
-@seed_option("Random seed of the runs and all keys.", default=0, show_default=True)
+@option(
+    "--runs", type=click.IntRange(20), default=200, show_default=True, help="Number of training runs to draw."
+)
+@seed_option("Random seed for the runs and all keys.", default=0, show_default=True)
 @option(
     "--public",
     type=click.IntRange(10),
     default=100,
     show_default=True,
-    help="Runs of public models.",
+    help="Number of runs of public models.",
 )
 @workers_option()
-@plot_option("attack over error")
+@plot_option("attack success over error")
 @json_option("Write everything as JSON.")
 def command(
     runs: int, seed: int, public: int, workers: int, plot: Path | None, json_file: Path | None

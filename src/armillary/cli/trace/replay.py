@@ -29,9 +29,9 @@ _REPLAY = "The replay"
 
 @click.command(
     cls=Command,
-    help=f"{SUBCOMMANDS['replay']}\n\nTRACE is a prefix of files TRACE.<rank>.et, or the files of all ranks in order, "
-    "or one file that N ranks run. Times are compared with a simulation where --machine, or --system and --network, "
-    "name a machine, else with those in the trace.",
+    help=f"{SUBCOMMANDS['replay']}\n\nTRACE is a prefix of files TRACE.<rank>.et, or the files of all ranks in "
+    "order, or one file that N ranks run. If --machine, or --system and --network, give a machine, times are "
+    "compared with a simulation, otherwise with the times in the trace.",
     examples=(
         "armillary trace replay step --machine machine.yaml --json measured.json",
         "armillary trace replay step.0.et --ranks 4 --backend gloo",
@@ -42,13 +42,13 @@ _REPLAY = "The replay"
     "--backend",
     type=click.Choice(("gloo", "nccl")),
     heading=_REPLAY,
-    help="By default nccl if each rank has a GPU.",
+    help="Communication backend; by default nccl if each rank has a GPU.",
     # By default all that the trace has.
 )
-@ranks_option("As many as the trace has, if absent.", heading=_REPLAY)
+@ranks_option("Number of ranks; by default as many as the trace has.", heading=_REPLAY)
 @option(
     "--compute", type=click.Choice(("durations", "shapes", "none")), default="durations", show_default=True,
-    heading=_REPLAY, help="Wait as long as the trace says; do its FLOPs and bytes; skip.",
+    heading=_REPLAY, help="durations: wait as long as the trace says; shapes: do its FLOPs and bytes; none: skip.",
 )  # fmt: skip
 @option(
     "--iterations",
@@ -56,7 +56,7 @@ _REPLAY = "The replay"
     default=5,
     show_default=True,
     heading=_REPLAY,
-    help="Times measured.",
+    help="Measured iterations.",
 )
 @option(
     "--warmup",
@@ -64,11 +64,12 @@ _REPLAY = "The replay"
     default=1,
     show_default=True,
     heading=_REPLAY,
-    help="Times before that.",
+    help="Warm-up iterations before those.",
 )
 @option("--timeout", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True,
-        heading=_REPLAY, metavar="SECONDS", help="Time without progress after which it is stuck.")  # fmt: skip
-@machine_option("Machine to simulate it on; the workload of a study is ignored.")
+        heading=_REPLAY, metavar="SECONDS", help="Time without progress after which the replay counts as "
+        "stuck.")  # fmt: skip
+@machine_option("Machine on which to simulate the trace; the workload of a study is ignored.")
 @astra_sim_options
 @comm_groups_option
 @profile_option()

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 _HELP = f"""{SUBCOMMANDS["slice"]}
 
-INPUT and OUT are files, or both prefixes of the files PREFIX.<rank>.et of all ranks. A node must meet all
-conditions that are given; one that is given several times is met by any of its values. METADATA nodes stay.
-What waited for a node that is left out waits for the nearest nodes before it that stay.
+INPUT and OUT are files, or both are prefixes of the files PREFIX.<rank>.et of all ranks. A node must meet every
+condition; a repeated condition accepts any of its values. METADATA nodes stay. A node that waited for a removed node
+waits for the nearest remaining nodes before it.
 """
 
 
@@ -51,11 +51,21 @@ _NODES, _NEAR = "Which nodes", "And what is near them"
     multiple=True,
     metavar="TYPE",
     heading=_NODES,
-    help="comp, comm-send, …, or all-reduce, ….",
+    help="Nodes of type comp, comm-send, …, or all-reduce, ….",
 )
-@option("--from", "first", metavar="TIME", heading=_NODES, help="Nodes that start no earlier, such as 1.5ms.")
 @option(
-    "--to", "last", metavar="TIME", heading=_NODES, help="… and no later; +1.5ms counts from the first start."
+    "--from",
+    "first",
+    metavar="TIME",
+    heading=_NODES,
+    help="Nodes that start at TIME or later, such as 1.5ms.",
+)
+@option(
+    "--to",
+    "last",
+    metavar="TIME",
+    heading=_NODES,
+    help="… and at TIME or earlier; +1.5ms counts from the first start.",
 )
 @option("--around", multiple=True, type=int, metavar="ID", heading=_NEAR, help="Nodes near ID.")
 @option(
@@ -64,10 +74,15 @@ _NODES, _NEAR = "Which nodes", "And what is near them"
     default=1,
     show_default=True,
     heading=_NEAR,
-    help="Dependencies that --around goes.",
+    help="Number of dependencies that --around follows.",
 )
 @option(
-    "--ancestors-of", multiple=True, type=int, metavar="ID", heading=_NEAR, help="ID and all it waits for."
+    "--ancestors-of",
+    multiple=True,
+    type=int,
+    metavar="ID",
+    heading=_NEAR,
+    help="ID and all nodes that it waits for.",
 )
 @option(
     "--descendants-of",
@@ -75,7 +90,7 @@ _NODES, _NEAR = "Which nodes", "And what is near them"
     type=int,
     metavar="ID",
     heading=_NEAR,
-    help="ID and all that waits for it.",
+    help="ID and all nodes that wait for it.",
 )
 @comm_groups_option
 def command(source: str, out: Path, comm_groups: Path | None, **options: Any) -> None:

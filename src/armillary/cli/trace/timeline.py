@@ -22,8 +22,8 @@ _RANK = re.compile(r"\.(\d+)\.(et|et\.gz|et\.zst|json)$")
 
 @click.command(
     cls=Command,
-    help=f"{SUBCOMMANDS['timeline']}\n\nIt shows what the trace records: no simulation. A trace without start times is "
-    "laid out by its dependencies. INPUT is a file, or the PREFIX of files PREFIX.<rank>.et.",
+    help=f"{SUBCOMMANDS['timeline']}\n\nIt shows what the trace records, not a simulation. A trace without start "
+    "times is laid out by its dependencies. INPUT is a file, or the PREFIX of files PREFIX.<rank>.et.",
     examples=(
         "armillary trace timeline step -o step.timeline.json.gz",
         "armillary trace timeline step.0.et step.1.et -o two.json",
@@ -36,7 +36,7 @@ _RANK = re.compile(r"\.(\d+)\.(et|et\.gz|et\.zst|json)$")
     type=OUTPUT,
     required=True,
     metavar="FILE",
-    help="A .json or .json.gz file.",
+    help="Output file, .json or .json.gz.",
 )
 def command(inputs: tuple[Path, ...], out: Path) -> None:
     """Write the timeline."""

@@ -7,7 +7,7 @@ import click
 from armillary.cli import COMMANDS
 from armillary.cli.command import DefaultGroup
 
-SUBCOMMANDS = {"reproduce": "Make published studies again, with a verdict on each claim."}
+SUBCOMMANDS = {"reproduce": "Reproduce published studies, with a verdict on each claim."}
 """Command name -> one-line help; the module is the name."""
 
 

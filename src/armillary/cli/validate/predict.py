@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 _HELP = f"""{COMMANDS["validate"]}
 
-NAMES are validations or patterns of them ('vtrain-*'); without one all run whose measurements are there: those
-published in papers always, others from the folder of measurements.
+NAMES are validations, or patterns of them ('vtrain-*'). Without NAMES, every validation with available measurements
+runs: published measurements are always available, others come from the folder of measurements.
 """
 _FILE = click.Path(path_type=Path)
 
@@ -42,18 +42,18 @@ _FILE = click.Path(path_type=Path)
 @option("--list", "only_list", is_flag=True, help="List the validations and the columns of their files.")
 @option(
     "--data", type=_FILE, multiple=True, metavar="FILE",
-    help="Measurements (.csv, .csv.gz, .json, .md, .jsonl), or a folder of runs, to predict instead; what they are is "
-    "found by their columns.",
+    help="Measurements to predict instead (.csv, .csv.gz, .json, .md, .jsonl), or a folder of runs. Their columns "
+    "determine their kind.",
 )  # fmt: skip
 @option(
     "--measured", type=_FILE, metavar="DIR",
-    help="Folder of measurements; by default ../shared/measured, where that is.",
+    help="Folder of measurements; by default ../shared/measured, if it exists.",
 )  # fmt: skip
-@option("--rows", is_flag=True, help="Show every row, the worst first.")
-@json_option("Write all of it as JSON.")
+@option("--rows", is_flag=True, help="Show every row, worst first.")
+@json_option("Write everything as JSON.")
 @html_option("Write one interactive page.", PAGE)
 @plot_option("predicted over measured")
-@option("--check", is_flag=True, help="Exit with 1 if a bar is missed.")
+@option("--check", is_flag=True, help="Exit with 1 if a validation misses its bar.")
 def command(
     names: tuple[str, ...],
     only_list: bool,

@@ -16,25 +16,25 @@ class Host(Part):
 
     issue: WholeTime = Field(
         default=0,
-        description="What it takes to issue an operation of a layer, which frameworks may run as several kernels.",
+        description="CPU time to issue an operation of a layer, which frameworks may run as several kernels.",
     )
     issue_each: WholeTime = Field(
         default=0,
-        description="What it takes besides to issue each kernel of a loop over experts: the GEMMs of a group, which "
-        "Transformer Engine gives to cuBLAS one by one, what quantises for them, and additions of biases.",
+        description="Additional CPU time to issue each kernel of a loop over experts: the GEMMs of a group, which "
+        "Transformer Engine passes to cuBLAS one by one, the kernels that quantise for them, and bias additions.",
     )
     gap: WholeTime = Field(
         default=0,
-        description="What the device takes besides for each of these kernels, which are too small to fill it: start, "
-        "ramp and tail.",
+        description="Additional device time for each of these kernels, which are too small to fill the device: "
+        "start, ramp and tail.",
     )
     synchronise: WholeTime = Field(
         default=0,
-        description="What it takes to read a result of the device and to go on: how many tokens each expert gets, in "
-        "every layer of experts. It waits for the kernels before, and issues the others only then.",
+        description="CPU time to read a result from the device and continue: the number of tokens per expert, in "
+        "every layer of experts. The CPU waits for all earlier kernels, and issues later ones only afterwards.",
     )
     graphs: list[Graphed] = Field(
         default=[],
-        description="What it issues as one CUDA graph: attention (or what takes its place) with its norm and "
-        "projections, the router of experts with the permutation of tokens.",
+        description="Parts that the CPU issues as one CUDA graph: attention (or its replacement) with its norm and "
+        "projections; the router of experts with the permutation of tokens.",
     )

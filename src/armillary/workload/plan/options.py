@@ -51,7 +51,7 @@ HEADINGS = {
 REST = "Model and batch"
 _OF_INFERENCE: dict[KeyPath, str] = {
     ("batch",): "Sequences, over all replicas.",
-    ("microbatch",): "Sequences that a replica works on at a time.",
+    ("microbatch",): "Sequences that a replica processes at a time.",
 }
 """Descriptions of options of inference that differ from those of training."""
 

@@ -26,30 +26,28 @@ class Parallel(Part):
     """Along which axes the work is divided, and where ranks lie."""
 
     tp: Count = Field(default=1, description="Tensor parallel: ranks that share every matrix.")
-    sequence: bool = Field(
-        default=True, description="With tp: norms and residuals are divided along the sequence, too."
-    )
+    sequence: bool = Field(default=True, description="With tp: split norms and residuals along the sequence.")
     overlap: bool = Field(
         default=False,
-        description="With sequence parallelism: gather and scatter in pieces beside the GEMMs that they belong to.",
+        description="With sequence parallelism: gather and scatter in pieces, overlapped with the adjacent GEMMs.",
     )
     backward: Literal["any", "in-order", "serial"] = Field(
         default="any",
-        description="What hides collectives of a layer in its backward pass: any gradient of a weight of the layer; "
-        "in-order: only that of the same GEMM, as kernels run in the order in which Megatron-LM issues them; serial: "
-        "nothing, of those of tp.",
+        description="What the collectives of a layer overlap in its backward pass. any: every weight gradient of "
+        "the layer; in-order: only that of the same GEMM, as kernels run in Megatron-LM's issue order; serial: "
+        "nothing, for collectives of tp.",
     )
     cp: Count = Field(default=1, description="Context parallel: ranks that share every sequence.")
     context: Context = Field(
         default="ring",
-        description="How keys and values meet all queries under cp; all-to-all exchanges heads for sequence (Ulysses).",
+        description="How keys and values reach all queries under cp; all-to-all swaps heads for sequence (Ulysses).",
     )
-    pp: Count = Field(default=1, description="Pipeline stages.")
-    dp: Count | None = Field(default=None, description="Replicas; absent: all ranks that are left.")
+    pp: Count = Field(default=1, description="Number of pipeline stages.")
+    dp: Count | None = Field(default=None, description="Replicas; by default all remaining ranks.")
     ep: Count = Field(default=1, description="Expert parallel: ranks that share the experts of a layer.")
-    etp: Count | None = Field(default=None, description="Ranks that share every expert; absent: tp.")
+    etp: Count | None = Field(default=None, description="Ranks that share every expert; by default tp.")
     order: str = Field(
-        default="tp-cp-ep-dp-pp", description="Axes, neighbours in rank first (Megatron's order)."
+        default="tp-cp-ep-dp-pp", description="Axis order, neighbouring ranks first (Megatron's order)."
     )
 
 
@@ -60,24 +58,23 @@ class Pipeline(Part):
         default="1f1b", description="Order of the microbatches of a stage."
     )
     virtual: Count = Field(
-        default=1, description="Virtual pipeline stages (vpp) of a rank, with schedule interleaved."
+        default=1, description="Virtual pipeline stages (vpp) per rank, with schedule interleaved."
     )
     layers: list[Natural] | None = Field(
         default=None,
-        description="Of each virtual stage, in the order of the model; absent: as even as can be.",
+        description="Layers of each virtual stage, in model order; by default as even as possible.",
     )
     overlap: bool = Field(
         default=False,
-        description="Run a task beside the one before it, so that what one sends hides behind kernels of the other.",
+        description="Overlap consecutive tasks, so that communication of one hides behind kernels of the other.",
     )
     scatter: bool = Field(
         default=False,
-        description="Without sequence parallelism: each rank of tp sends a part of an activation, which the receivers "
-        "gather.",
+        description="Without sequence parallelism: each rank of tp sends part of an activation; receivers gather it.",
     )
     handshake: WholeTime = Field(
         default=0,
-        description="What the CPU takes over a message from another stage; it waits for messages, and kernels for it.",
+        description="CPU time per message from another stage; the CPU waits for messages, and kernels for the CPU.",
     )
 
 
@@ -87,33 +84,33 @@ class Data(Part):
 
     sharding: Literal["ddp", "zero-1", "zero-2", "zero-3", "fsdp", "hsdp", "parameter-server"] = Field(
         default="ddp",
-        description="fsdp is zero-3 of whole layers with prefetch; hsdp shards inside `shard` ranks.",
+        description="fsdp is zero-3 of whole layers with prefetch; hsdp shards within `shard` ranks.",
     )
-    bucket: Size = Field(default=25 * 2**20, description="Bytes of gradients that are reduced together.")
-    overlap: bool = Field(default=True, description="Communicate while the backward pass goes on.")
+    bucket: Size = Field(default=25 * 2**20, description="Size of a bucket of gradients reduced together.")
+    overlap: bool = Field(default=True, description="Overlap communication with the backward pass.")
     average: Literal["collective", "kernel"] = Field(
         default="collective",
-        description="What divides gradients by the number of replicas; kernel: one before each reduction (ddp, zero-1, "
-        "zero-2).",
+        description="What divides gradients by the number of replicas: the collective, or a kernel before each "
+        "reduction (ddp, zero-1, zero-2).",
     )
     check: bool = Field(
-        default=False, description="Look for NaN in gradients before they are reduced (ddp, zero-1, zero-2)."
+        default=False, description="Check gradients for NaN before they are reduced (ddp, zero-1, zero-2)."
     )
     clear: bool = Field(
         default=False,
-        description="Set the buffer of gradients to 0 after each step, where GEMMs add to it (ddp, zero-1).",
+        description="Set the gradient buffer to 0 after each step, where GEMMs accumulate into it (ddp, zero-1).",
     )
     shard: Count | None = Field(default=None, description="Ranks that share one copy (hsdp).")
-    prefetch: Natural = Field(default=1, description="Layers gathered ahead (zero-3, fsdp, hsdp).")
-    limit: Count = Field(default=2, description="Gathered layers that are held at a time, at most.")
+    prefetch: Natural = Field(default=1, description="Layers to gather ahead (zero-3, fsdp, hsdp).")
+    limit: Count = Field(default=2, description="Maximum number of gathered layers held at a time.")
     reshard: bool = Field(
         default=True,
-        description="Free gathered weights after each use and reduce gradients in each microbatch; else hold both "
-        "for the whole step (zero-3, fsdp, hsdp).",
+        description="Free gathered weights after each use and reduce gradients in each microbatch; otherwise hold "
+        "both for the whole step (zero-3, fsdp, hsdp).",
     )
-    servers: Count = Field(default=1, description="Ranks that keep the weights (parameter-server).")
+    servers: Count = Field(default=1, description="Ranks that hold the weights (parameter-server).")
     asynchronous: bool = Field(
-        default=False, description="Workers do not wait for each other (parameter-server)."
+        default=False, description="Do not make workers wait for each other (parameter-server)."
     )
 
     @model_validator(mode="after")
@@ -134,30 +131,34 @@ class Numbers(Part):
     """Types of numbers; sizes in bytes follow from them."""
 
     compute: Precision = Field(
-        default="bf16", description="Of GEMMs; in training fp8 and fp4 keep weights in bf16."
+        default="bf16", description="Precision of GEMMs; in training, fp8 and fp4 keep weights in bf16."
     )
     weights: Precision | None = Field(
-        default=None, description="As inference stores and reads them, with scales; absent: as compute."
+        default=None, description="Precision of stored weights in inference, with scales; by default compute."
     )
     embeddings: Precision | None = Field(
-        default=None, description="The same of embedding and head; absent: as weights."
+        default=None, description="Precision of stored embedding and head in inference; by default weights."
     )
     cache: Precision | None = Field(
-        default=None, description="Of keys and values in inference; absent: bf16, or fp32 with compute fp32."
+        default=None,
+        description="Precision of keys and values in inference; by default bf16 (with compute fp32: fp32).",
     )
     activations: Literal["fp32", "bf16", "fp8"] | None = Field(
         default=None,
-        description="Between kernels and in messages of inference; absent: bf16, or fp32 with compute fp32.",
+        description="Precision between kernels and in messages of inference; by default bf16, or fp32 with compute "
+        "fp32.",
     )
     recipe: Scaling | None = Field(
         default=None,
-        description="How training scales operands of fp8: delayed, current (a scale per tensor), block, mx; of fp4: "
-        "nvfp4. Kernels quantise them, and tp gathers them so; absent: each GEMM casts an operand of its own.",
+        description="How training scales operands. For fp8: delayed, current (one scale per tensor), block, mx; for "
+        "fp4: nvfp4. Kernels quantise operands, and tp gathers them quantised; by default each GEMM casts its own.",
     )
-    gradients: Literal["fp32", "bf16"] = Field(default="fp32", description="As they are summed and reduced.")
+    gradients: Literal["fp32", "bf16"] = Field(
+        default="fp32", description="Precision of sums and reductions."
+    )
     fused: bool = Field(
         default=True,
-        description="Add up gradients of weights in the GEMMs that make them; else by kernels of their own.",
+        description="Accumulate weight gradients in the GEMMs that compute them; otherwise in separate kernels.",
     )
 
     @model_validator(mode="after")
@@ -174,10 +175,10 @@ class Numbers(Part):
 class Offload(Part):
     """What waits in memory outside of the NPU (remote memory of the machine)."""
 
-    optimizer: Share | None = Field(default=None, description="Share of the optimizer states.")
-    weights: Share | None = Field(default=None, description="Share of the weights.")
+    optimizer: Share | None = Field(default=None, description="Offloaded share of the optimizer states.")
+    weights: Share | None = Field(default=None, description="Offloaded share of the weights.")
     activations: Share | None = Field(
-        default=None, description="Share of what is kept for the backward pass."
+        default=None, description="Offloaded share of what is kept for the backward pass."
     )
 
 
@@ -185,48 +186,48 @@ class ExpertLoad(Part):
     """How uneven tokens choose experts."""
 
     skew: Annotated[float, Field(ge=0, le=10)] = Field(
-        default=0.0, description="Exponent of a Zipf law over the experts; 0: all alike."
+        default=0.0, description="Exponent of the Zipf distribution over the experts; 0: uniform."
     )
     align: Count | None = Field(
         default=None,
-        description="Tokens of an expert are padded to a multiple of this; absent: to what the recipe of the numbers "
-        "needs, 16 (delayed, current, block), 32 (mx) or 64 (nvfp4).",
+        description="Pad the tokens of each expert to a multiple of this; by default to what the recipe needs: 16 "
+        "(delayed, current, block), 32 (mx) or 64 (nvfp4).",
     )
     domain: Count | None = Field(
         default=None,
-        description="Ranks of ep in a node: a token goes to each node once, and there to the ranks of its experts "
-        "(DeepEP); absent: to each expert.",
+        description="Ranks of ep per node: a token goes to each node once, and from there to the ranks of its "
+        "experts (DeepEP); by default it goes to each expert.",
     )
     dispatcher: Dispatcher | None = Field(
         default=None,
-        description="What sends tokens to experts, as Megatron-core names it: alltoall sends copies, sorted before and "
-        "after; deepep and hybridep send a token once to each rank, and copy it there; absent: copies, sorted once.",
+        description="How tokens reach experts, in Megatron-core's names. alltoall: as copies, sorted before and after; "
+        "deepep and hybridep: once per rank, then copied there; by default as copies, sorted once.",
     )
     dispatch: Literal["fp32", "bf16", "fp8"] | None = Field(
         default=None,
-        description="Precision of tokens, and of gradients, on their way to experts; absent: fp8 with fp8 or fp4, else "
-        "that of activations. What experts make is never reduced.",
+        description="Precision of tokens, and of gradients, sent to experts; by default fp8 with fp8 or fp4, else that "
+        "of activations. Precision of expert outputs is never reduced.",
     )
 
 
 class Lora(Part):
     """Adapters of low rank beside frozen weights: only these are trained."""
 
-    rank: Count = Field(description="Rank of an adapter beside each target; weights are frozen.")
+    rank: Count = Field(description="Rank of the adapter beside each target; weights are frozen.")
     targets: Annotated[list[Literal["qkv", "out", "up", "down"]], Field(min_length=1)] = Field(
         default=["qkv", "out", "up", "down"],
-        description="GEMMs with an adapter: projections of attention, and of the feed-forward block.",
+        description="GEMMs with an adapter: projections of attention and of the feed-forward block.",
     )
 
 
 class Serve(Part):
     """Inference instead of training: prompts are read, then answers grow by one token at a time."""
 
-    prompt: Count = Field(description="Tokens of every prompt.")
-    outputs: Count = Field(default=1, description="Tokens of every answer.")
+    prompt: Count = Field(description="Tokens per prompt.")
+    outputs: Count = Field(default=1, description="Tokens per answer.")
     phase: Literal["both", "prefill", "decode"] = Field(
         default="both",
-        description="prefill makes the first token; decode the others, from a cache that is there.",
+        description="prefill computes the first token; decode computes the others, from an existing cache.",
     )
 
     @model_validator(mode="after")
@@ -239,68 +240,68 @@ class Serve(Part):
 class Plan(Part):
     """A run of a model: sizes, parallelism, schedule and numbers."""
 
-    ranks: Count = Field(description="NPUs.")
-    batch: Count = Field(description="Samples of one step, over all replicas.")
-    microbatch: Count = Field(default=1, description="Samples that a replica works on at a time.")
-    sequence: Count | None = Field(default=None, description="Tokens per sample; absent: the model's own.")
-    iterations: Count = Field(default=1, description="Steps, one after the other.")
+    ranks: Count = Field(description="Number of NPUs.")
+    batch: Count = Field(description="Samples per step, over all replicas.")
+    microbatch: Count = Field(default=1, description="Samples that a replica processes at a time.")
+    sequence: Count | None = Field(default=None, description="Tokens per sample; by default the model's.")
+    iterations: Count = Field(default=1, description="Number of consecutive steps.")
     checkpoint_every: Count | None = Field(
         default=None,
-        description="Steps after which weights and optimizer states are written to storage while nothing else runs; "
-        "absent: never.",
+        description="Steps between checkpoints: weights and optimizer states are written to storage while nothing "
+        "else runs; by default never.",
     )
     parallel: Parallel = Parallel()
     pipeline: Pipeline = Pipeline()
     data: Data = Data()
     numbers: Numbers = Numbers()
     recompute: Literal["none", "selective", "full"] = Field(
-        default="none", description="What the backward pass computes a second time instead of keeping it."
+        default="none", description="What the backward pass recomputes instead of keeping it."
     )
     recompute_modules: list[Module] = Field(
         default=[],
-        description="What selective recomputation makes again, as Megatron-core names it; absent: the scores of "
-        "attention, where they are kept. core_attn: all of it, also of fused kernels.",
+        description="What selective recomputation recomputes, in Megatron-core's names; by default the attention "
+        "scores, if they are kept. core_attn: all of attention, even in fused kernels.",
     )
     recompute_every: Count = Field(
         default=1,
-        description="Of every so many layers one is recomputed, the others keep all (torchtitan's selective layer: 2).",
+        description="Recompute one layer in N, and keep the others whole (torchtitan's selective layer: 2).",
     )
     keep: list[Kept] = Field(
         default=[],
-        description="What full recomputation keeps and does not compute again: results of projections, attention.",
+        description="What full recomputation keeps instead of recomputing: results of projections, attention.",
     )
     early_stop: bool = Field(
         default=False,
-        description="Recompute a layer only up to what its backward pass needs (PyTorch without reentry).",
+        description="Recompute a layer only as far as its backward pass needs (PyTorch without reentry).",
     )
     optimizer: Literal["adam", "sgd", "momentum", "none"] = Field(
-        default="adam", description="What updates the weights."
+        default="adam", description="Optimizer that updates the weights."
     )
     clip: bool = Field(
-        default=True, description="Scale gradients by their norm, which is computed either way."
+        default=True, description="Scale gradients by their norm, which is computed in either case."
     )
     offload: Offload = Offload()
     experts: ExpertLoad = ExpertLoad()
     lora: Lora | None = Field(
-        default=None, description="Adapters beside frozen weights; absent: all are trained."
+        default=None, description="Adapters beside frozen weights; by default all weights are trained."
     )
     host: Host = Host()
     attention: Literal["flash", "unfused", "eager"] = Field(
         default="flash",
-        description="flash keeps no scores; unfused writes them to memory and keeps them; eager also scales, masks and "
-        "casts them by kernels of their own.",
+        description="flash keeps no scores; unfused writes them to memory and keeps them; eager also scales, masks "
+        "and casts them in separate kernels.",
     )
     compiled: bool = Field(
         default=True,
-        description="Norms, rotary positions and activations are one kernel each (Transformer Engine, torch.compile); "
-        "false: a kernel for each operation, as PyTorch runs them.",
+        description="Run norms, rotary positions and activations as one kernel each (Transformer Engine, "
+        "torch.compile); false: one kernel per operation, as PyTorch runs them.",
     )
     loss: Literal["unfused", "fused"] = Field(
         default="unfused",
-        description="fused: kernels that keep no probabilities; the gradient of the logits takes their place.",
+        description="fused: the kernels keep no probabilities; the gradient of the logits takes their place.",
     )
     causal: bool = Field(default=False, description="Count only the scores that a causal mask keeps.")
-    serve: Serve | None = Field(default=None, description="Absent: training.")
+    serve: Serve | None = Field(default=None, description="Inference; by default training.")
     dropout: bool = Field(default=False, description="Keep dropout masks for the backward pass.")
 
     @model_validator(mode="after")

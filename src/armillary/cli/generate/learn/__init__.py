@@ -8,11 +8,11 @@ from armillary.cli.command import LazyGroup
 from armillary.cli.generate import SUBCOMMANDS as _BESIDE
 
 SUBCOMMANDS = {
-    "corpus": "Turn traces, or thousands of generated ones, into a corpus.",
+    "corpus": "Build a corpus from traces, or from thousands of generated ones.",
     "train": "Fit the statistical model to a corpus.",
-    "sample": "Make new traces for a condition.",
-    "show": "Say what a model has learned.",
-    "evaluate": "Measure made traces against true ones that the corpus lacks.",
+    "sample": "Sample new traces for a condition.",
+    "show": "Show what a model has learned.",
+    "evaluate": "Compare sampled traces with true ones that the corpus lacks.",
 }
 """Command name -> one-line help; the module is the name with underscores."""
 

@@ -16,14 +16,14 @@ from armillary.cli.outputs import say, show_table, write_json
 
 _HELP = f"""{SUBCOMMANDS["corpus"]}
 
-CORPUS is a folder. What it has already is kept, so the same command goes on where it was stopped. TRACES is a prefix of
-files TRACES.<rank>.et; PLAN.yaml says what to draw:
+CORPUS is a folder. Its existing contents are kept, so run the same command again to resume. TRACES is a prefix of files
+TRACES.<rank>.et; PLAN.yaml says which traces to generate:
 
 \b
   count: 1000                 # traces
   seed: 0
-  nodes: 50000                # most nodes of one
-  choices:                    # of each condition one value is drawn
+  nodes: 50000                # at most, per trace
+  choices:                    # one value of each is drawn
     hidden: [2048, 4096]
     tp: [1, 2, 4]
     sharding: [ddp, zero-1, fsdp]
@@ -40,15 +40,15 @@ files TRACES.<rank>.et; PLAN.yaml says what to draw:
 )
 @click.argument("folder", metavar="CORPUS", type=click.Path(path_type=Path))
 @click.option(
-    "--from", "prefixes", metavar="TRACES", multiple=True, help="Take these traces; may be repeated."
+    "--from", "prefixes", metavar="TRACES", multiple=True, help="Add these traces; may be repeated."
 )
 @click.option(
     "--generate", "plans", metavar="PLAN.yaml", multiple=True, type=click.Path(path_type=Path),
-    help="Generate what this file asks for; may be repeated.",
+    help="Generate the traces that this file describes; may be repeated.",
 )  # fmt: skip
 @workers_option()
-@click.option("--show", is_flag=True, help="Print what the corpus consists of.")
-@json_option("Write that as JSON.")
+@click.option("--show", is_flag=True, help="Print the contents of the corpus.")
+@json_option("Write the contents as JSON.")
 def command(
     folder: Path,
     prefixes: tuple[str, ...],

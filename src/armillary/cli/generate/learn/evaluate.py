@@ -17,9 +17,9 @@ from armillary.cli.values import PLOTTED_PAGE
 
 _HELP = f"""{SUBCOMMANDS["evaluate"]}
 
-Conditions are drawn from the files of --held-out, which are like those of `armillary generate learn corpus`; those that
-the corpus has are left out. Beside the made trace stands the baseline: the trace of the corpus whose condition is
-nearest.
+Conditions are drawn from the files of --held-out, which have the format of `armillary generate learn corpus`.
+Conditions that the corpus contains are left out. The baseline for each sampled trace is the trace of the corpus with
+the nearest condition.
 """
 _PATH = click.Path(path_type=Path)
 
@@ -35,11 +35,11 @@ _PATH = click.Path(path_type=Path)
 @click.argument("path", metavar="MODEL.npz", type=_PATH)
 @click.argument("folder", metavar="CORPUS", type=_PATH)
 @option("--held-out", "plans", metavar="PLAN.yaml", multiple=True, required=True, type=_PATH,
-              help="What to draw; may be repeated.")  # fmt: skip
-@option("--count", type=click.IntRange(1), help="Conditions of each file, instead of what it says.")
+              help="Conditions to draw; may be repeated.")  # fmt: skip
+@option("--count", type=click.IntRange(1), help="Number of conditions per file; overrides the file.")
 @json_option("Write all numbers as JSON.")
-@plot_option("made against true step times")
-@html_option("Write picture and tables as one page.", PLOTTED_PAGE)
+@plot_option("sampled against true step times")
+@html_option("Write the picture and the tables as one page.", PLOTTED_PAGE)
 def command(
     path: Path, folder: Path, plans: tuple[Path, ...], count: int | None, json_file: Path | None, plot: Path | None,
     html: Path | None,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Command,
-    help=f"{SUBCOMMANDS['sample']}\n\nConditions that are left out have their usual values.",
+    help=f"{SUBCOMMANDS['sample']}\n\nConditions that you omit have their usual values.",
     examples=(
         "armillary generate learn sample model.npz --set layers=40 --machine hgx-h100",
         "armillary generate learn sample model.npz --count 3 --seed 7 --out made",
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     "settings",
     metavar="KEY=VALUE",
     multiple=True,
-    help="E.g. layers=40.",
+    help="Set a condition, e.g. layers=40.",
 )
-@option("--count", type=click.IntRange(1), default=1, show_default=True, help="Traces.")
+@option("--count", type=click.IntRange(1), default=1, show_default=True, help="Number of traces.")
 @seed_option("Random seed of the first trace.", default=0, show_default=True)
 @option("--temperature", type=click.FloatRange(0, 4), default=0.0, show_default=True,
-              help="Scale of what is drawn of measured durations; sizes follow from the condition.")  # fmt: skip
+              help="Scale of the random variation of measured durations; sizes follow from the condition.")  # fmt: skip
 @option("-o", "--out", metavar="DIR", type=NEW_FOLDER,
-        help="Write traces and groups of ranks to a new folder; of several traces each to its own.")  # fmt: skip
-@machine_option("Simulate on the machine of a study or platform file, or on a preset.")
+        help="Write traces and groups of ranks to a new folder; with several traces, one subfolder each.")  # fmt: skip
+@machine_option("Simulate on this machine: a study or platform file, or a preset.")
 def command(
     path: Path, settings: tuple[str, ...], count: int, seed: int, temperature: float, out: Path | None,
     machine: str | None,

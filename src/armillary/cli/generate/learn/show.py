@@ -20,7 +20,9 @@ from armillary.cli.outputs import show_table
     ),
 )
 @click.argument("path", metavar="MODEL.npz", type=click.Path(path_type=Path))
-@click.option("--role", help="Print the sizes of this kind of piece as expressions, e.g. mlp.residual.add.")
+@click.option(
+    "--role", help="Print the sizes of pieces with this role as expressions, e.g. mlp.residual.add."
+)
 def command(path: Path, role: str | None) -> None:
     """Print a model."""
     from armillary.cli.generate.learn.describe_model import model_tables, role_table

@@ -37,12 +37,10 @@ if TYPE_CHECKING:
     type=OUTPUT,
     help="Write the model (.npz).",
 )
-@seed_option("Random seed of the choice among many examples.", default=0, show_default=True)
+@seed_option("Random seed for choosing among many examples.", default=0, show_default=True)
 @option("--kind", type=click.Choice(["statistical", "neural"]), default="statistical", show_default=True,
-              help="Kind of model; a neural one needs PyTorch to be trained, but not to be used.")  # fmt: skip
-@option(
-    "--steps", type=click.IntRange(1), help="Steps of a neural model's gradient descent.  [default: 2000]"
-)
+              help="Kind of model; a neural one needs PyTorch for training, but not for sampling.")  # fmt: skip
+@option("--steps", type=click.IntRange(1), help="Gradient-descent steps of a neural model.  [default: 2000]")
 def command(folder: Path, out: Path, seed: int, kind: str, steps: int | None) -> None:
     """Train and write."""
     from armillary.lab.learned.corpus import read_corpus

@@ -18,8 +18,8 @@ from armillary.cli.values import OUTPUT, OUTPUT_FOLDER
 @click.command(
     cls=Command,
     help=SUBCOMMANDS["all"] + "\n\n"
-    "It takes two to three minutes of a core, half of them in switch-buffer. A study that fails is named on the page, "
-    "and the others go on; the exit code is then 1.",
+    "All studies take two to three minutes on one core, half of that in switch-buffer. If a study fails, the page "
+    "names it, the others continue, and the exit code is 1.",
     examples=(
         "armillary validate reproduce all --html claims.html",
         "armillary validate reproduce all --only themis --only case2 --out found",
@@ -30,14 +30,14 @@ from armillary.cli.values import OUTPUT, OUTPUT_FOLDER
     multiple=True,
     type=click.Choice(tuple(STUDIES)),
     metavar="STUDY",
-    help="This study, not all; may be repeated.",
+    help="Run only this study; may be repeated.",
 )
 @option(
     "-o",
     "--out",
     type=OUTPUT_FOLDER,
     metavar="DIR",
-    help="Keep what each study finds there; what the same program has found there is not run again.",
+    help="Keep the results of each study in this folder; results of the same program are not computed again.",
 )
 @json_option("Write claims, and the cases that decide them, as JSON.")
 @html_option("Write the page as HTML.", OUTPUT)

@@ -138,7 +138,7 @@ def _options(assumptions: type[Any]) -> Iterator[click.Option]:
     yield Option(
         ["--sweep"],
         is_flag=True,
-        help="Vary each assumption, one at a time: which verdicts change?",
+        help="Vary each assumption, one at a time, and show which verdicts change.",
         heading="What is run",
     )
 
