@@ -16,8 +16,8 @@ def convert(inputs: Sequence[Path], *, cycle: str = "1 ns", groups: Path | None 
 
     Args:
         inputs: the files in rank order, or named ``PREFIX.RANK.eg`` in any order; or one PREFIX.
-        cycle: The time of one cycle, the unit of those files; "1 us" for what the PyTorch converter wrote.
-        groups: The ranks of every communicator id, as JSON: {"1": [0, 1]}; without it each means all ranks.
+        cycle: Time of one cycle, the unit of those files; "1 us" for files of the PyTorch converter.
+        groups: Ranks of every communicator id, as JSON: {"1": [0, 1]}; by default all ranks for each.
 
     Raises:
         InputError: a file cannot be read or is not of that schema; names the byte.

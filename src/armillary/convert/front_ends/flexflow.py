@@ -15,8 +15,8 @@ def convert(inputs: Sequence[Path], *, all_reduce: bool = False) -> Converted:
 
     Args:
         inputs: one file, as FlexFlow's simulator exports it.
-        all_reduce: Make the update of replicated weights an all-reduce of the devices that hold them, in place
-            of transfers to one device and back.
+        all_reduce: Update replicated weights with an all-reduce of the devices that hold them, instead of
+            transfers to one device and back.
 
     Raises:
         InputError: the file cannot be read, or is not such a graph; names the line.

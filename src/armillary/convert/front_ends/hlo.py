@@ -26,9 +26,9 @@ def convert(
     Args:
         inputs: one file of HLO text.
         ranks: Number of devices, a multiple of the module's partitions; by default partitions times replicas.
-        unroll: Instructions up to which a loop is unrolled; a longer one is its body once, with all its costs.
-        trips: Iterations of a loop whose number the module does not tell.
-        in_order: Run everything in the module's order but what is asynchronous (-start … -done).
+        unroll: Maximum instructions of an unrolled loop; a longer one is its body once, with its total cost.
+        trips: Iterations of loops whose number the module does not state.
+        in_order: Run everything in the module's order, except asynchronous operations (-start … -done).
 
     Raises:
         InputError: the file is not HLO text, contradicts itself, or does not fit the number of ranks.

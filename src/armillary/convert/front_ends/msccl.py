@@ -19,9 +19,9 @@ def convert(
 
     Args:
         inputs: one file.
-        size: Bytes of the collective, as in comm_size: what one rank contributes to an all-gather, all that it
-            has for the others; "1 MiB".
-        memory_bandwidth: What an addition or copy, which passes through memory three times, runs at.
+        size: Bytes of the collective, as in comm_size: the contribution of one rank to an all-gather, all of
+            its data for other operations; "1 MiB".
+        memory_bandwidth: Bandwidth of an addition or copy, which passes through memory three times.
         element_bytes: Bytes of one element, to count the additions.
 
     Raises:

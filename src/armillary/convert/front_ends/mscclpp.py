@@ -16,10 +16,10 @@ def convert(
 
     Args:
         inputs: one file.
-        size: Bytes of the collective, as in comm_size: what one rank contributes to an all-gather, all that it
-            has for the others; "1 MiB".
-        memory_bandwidth: At which a thread block's copies and sums pass through memory.
-        sync: What a barrier or semaphore between thread blocks takes.
+        size: Bytes of the collective, as in comm_size: the contribution of one rank to an all-gather, all of
+            its data for other operations; "1 MiB".
+        memory_bandwidth: Memory bandwidth of the copies and sums of a thread block.
+        sync: Time of a barrier or semaphore between thread blocks.
 
     Raises:
         InputError: the file cannot be read, is no such plan, or never ends; names the line.

@@ -1,4 +1,4 @@
-"""Nsight Systems: what `nsys export --type sqlite` writes; every process that used a GPU is a rank."""
+"""Nsight Systems: the output of `nsys export --type sqlite`; every process that used a GPU is a rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PyTorch: joined traces (`armillary trace link`), host or Kineto traces alone, or a folder of pairs or of Kineto's."""
+"""PyTorch: joined traces (`armillary trace link`), host or Kineto traces alone, or a folder of pairs or Kineto traces."""
 
 from __future__ import annotations
 

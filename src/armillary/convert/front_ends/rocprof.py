@@ -1,4 +1,4 @@
-"""AMD's rocprofv3: what `--output-format json` writes; every process that used a GPU is a rank."""
+"""AMD's rocprofv3: the output of `--output-format json`; every process that used a GPU is a rank."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ def convert(
     Args:
         inputs: one file of StableHLO: text; with JAX also a portable artifact or what `jax.export` serializes.
         ranks: Number of devices, a multiple of the program's partitions; by default partitions times replicas.
-        unroll: Instructions up to which a loop is unrolled; a longer one is its body once, with all its costs.
-        trips: Iterations of a loop whose number the program does not tell.
+        unroll: Maximum instructions of an unrolled loop; a longer one is its body once, with its total cost.
+        trips: Iterations of loops whose number the program does not state.
 
     Raises:
         InputError: the file is not StableHLO, contradicts itself, or does not fit the number of ranks.

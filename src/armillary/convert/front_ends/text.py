@@ -35,15 +35,15 @@ def convert(
 
     Args:
         inputs: one file.
-        npus: Number of NPUs; without it, that of --dims or of the header (all_gpus), else about 8.
+        npus: Number of NPUs; by default that of --dims or of the header (all_gpus), else about 8.
         passes: Number of training steps.
-        model_parallel: NPUs of a model-parallel group; without it, that of the header, else the first of --dims.
+        model_parallel: NPUs per model-parallel group; by default that of the header, else the first of --dims.
         dims: Sizes of the network dimensions, innermost first, such as 2,8,4. Collectives then name the dimensions
             they span (involved_dim) instead of their ranks (pg_name), and all ranks share one graph.
         time_unit: Unit of the times in the file, ns or us.
-        kind: Parallelism kind of a file that names none, such as DATA.
-        comm_scale: Factor of the bytes of collectives, as the flag of ASTRA-sim 1.0.
-        compute_scale: Factor of the times of compute, as the flag of ASTRA-sim 1.0.
+        kind: Parallelism kind, such as DATA, for a file that names none.
+        comm_scale: Factor for the bytes of collectives, as the flag of ASTRA-sim 1.0.
+        compute_scale: Factor for compute times, as the flag of ASTRA-sim 1.0.
 
     Raises:
         InputError: the file or an option is wrong.

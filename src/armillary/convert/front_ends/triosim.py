@@ -24,7 +24,7 @@ def convert(inputs: Sequence[Path], *, npus: int = 1) -> Converted:
 
     Args:
         inputs: trace.csv, or trace.csv and tensor.csv, or a folder of both.
-        npus: GPUs of which each runs the step on its own part of the batch (data parallelism).
+        npus: Number of GPUs; each runs the step on its own part of the batch (data parallelism).
 
     Raises:
         InputError: a file is none of TrioSim's, or an option does not fit; names the line.

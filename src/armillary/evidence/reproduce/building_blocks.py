@@ -63,28 +63,31 @@ class Assumptions:
     npus: tuple[int, ...] = assumed(
         "4,8,16,32",
         readers.several(power),
-        "Sizes of blocks: of the order of those in the case studies.",
+        "Sizes of blocks, as in the case studies.",
         others=("64",),
     )
     sizes: tuple[int, ...] = assumed(
         "64 KiB,1 MiB,16 MiB,1 GiB",
         readers.several(readers.size),
-        "Of the all-reduce: from where latency counts to where bandwidth does.",
+        "Sizes of the all-reduce, from latency-bound to bandwidth-bound.",
         others=("1 KiB", "10 GiB"),
     )
     bandwidth: float = assumed(
         "100 GB/s",
         readers.bandwidth,
-        "Of all links of an NPU together: the FullyConnected dimension of Conv-3D in the case studies.",
+        "Bandwidth of all links of an NPU together, as in the FullyConnected dimension of Conv-3D in the case studies.",
         others=("10 GB/s", "1 TB/s"),
     )
     latency: float = assumed(
-        "500 ns", readers.time, "Of a hop, as in the case studies here; not stated.", others=("20 ns", "5 us")
+        "500 ns",
+        readers.time,
+        "Latency of a hop, as in the case studies here; not stated.",
+        others=("20 ns", "5 us"),
     )
     network_model: str = choice(
         "flow",
         ("flow", "congestion"),
-        "How messages share links: flow divides them fairly, in congestion they wait for each other.",
+        "How messages share links: flow divides them fairly, in congestion messages wait for each other.",
     )
 
 

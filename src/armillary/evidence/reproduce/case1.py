@@ -32,8 +32,8 @@ class Assumptions(WorkloadAssumptions):
     profile: str = choice(
         "physical",
         ("physical", "astra-sim"),
-        "Profile physical shares link bandwidth; astra-sim has the conventions of ASTRA-sim 2, in which the groups of "
-        "GPT-3 and Transformer-1T form one ring each: it takes minutes, so the sweep leaves it out.",
+        "Profile physical shares link bandwidth; astra-sim has the conventions of ASTRA-sim 2, in which each group of "
+        "GPT-3 and Transformer-1T forms one ring. It takes minutes, so the sweep omits it.",
         # No alternatives: astra-sim would take minutes in a sweep.
         others=(),
     )

@@ -64,67 +64,70 @@ class Assumptions:
     tokens: int = assumed(
         "2048",
         readers.whole,
-        "Tokens of each GPU: a sequence of GPT-3's length.",
+        "Tokens per GPU: a sequence of GPT-3's length.",
         others=("128", "512", "8192"),
     )
     prefetch: int = assumed(
         "1",
         readers.counting(0, 1024),
-        "Layers loaded ahead: ZeRO-Infinity overlaps the next with this one.",
+        "Layers loaded ahead: ZeRO-Infinity overlaps the next layer with this one.",
         others=("0", "4"),
     )
     recompute: str = choice(
-        "full", ("none", "selective", "full"), "ZeRO-Infinity keeps checkpoints of activations only."
+        "full", ("none", "selective", "full"), "ZeRO-Infinity keeps only checkpoints of activations."
     )
     optimizer: str = choice(
         "memory",
         ("memory", "gpu"),
-        "Where states are updated: ZeRO-Infinity does it on the CPU, beside the memory.",
+        "Where states are updated: ZeRO-Infinity updates them on the CPU, next to the memory.",
     )
     in_switch: str = choice(
         "opt",
         ("opt", "hiermem", "none"),
-        "Which systems gather weights and reduce gradients in switches of the memory; base is called "
-        "un-optimised, and only without them is it within 1 % of ZeRO-Infinity.",
+        "Which systems gather weights and reduce gradients in switches of the memory. base is called un-optimised, and "
+        "is within 1 % of ZeRO-Infinity only without them.",
     )
     network: float = assumed(
         "fabric",
         _as_fabric,
-        "Between GPUs, each: that of the fabric, in ZeRO-Infinity as in base.",
+        "Bandwidth of each GPU to the others: that of the fabric, in ZeRO-Infinity as in base.",
         others=("100 GB/s", "450 GB/s", "900 GB/s"),
     )
     switch_link: float = assumed(
-        "fabric", _as_fabric, "From an out-node switch to a node: that of the fabric.", others=("100 GB/s",)
+        "fabric",
+        _as_fabric,
+        "Bandwidth from an out-node switch to a node: that of the fabric.",
+        others=("100 GB/s",),
     )
     fabric_of: str = choice(
         "gpu",
         ("gpu", "node"),
-        "Who has the bandwidth of the fabric: with a node of 16, base would be 6 times slower than "
+        "Unit that has the bandwidth of the fabric: with a node of 16, base would be 6 times slower than "
         "ZeRO-Infinity.",
     )
     node: int = assumed(
-        "16", readers.counting(1, GPUS), "GPUs of a node: as many nodes as switches.", others=("8", "32")
+        "16", readers.counting(1, GPUS), "GPUs per node: as many nodes as switches.", others=("8", "32")
     )
     latency: float = assumed(
         "1 us",
         readers.time,
-        "Of each stage of memory: the order of CXL through a switch; not published.",
+        "Latency of each stage of memory, about that of CXL through a switch; not published.",
         others=("10 us",),
     )
     hop: float = assumed(
         "500 ns",
         readers.time,
-        "Of a hop between GPUs, as in the other case studies here; not published.",
+        "Latency of a hop between GPUs, as in the other case studies here; not published.",
         others=("5 us",),
     )
     chunk: int = assumed(
         "1 MiB",
         readers.size,
-        "Of transfers of memory: small to a layer, large to a latency; not published.",
+        "Chunk size of memory transfers, small compared with a layer, large compared with a latency; not published.",
         others=("64 KiB", "16 MiB"),
     )
     efficiency: float = assumed(
-        "100 %", readers.part, "Of kernels: the study has a roofline of peaks.", others=("50 %",)
+        "100 %", readers.part, "Efficiency of kernels: the study has a roofline of peaks.", others=("50 %",)
     )
 
 

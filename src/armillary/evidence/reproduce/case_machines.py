@@ -51,25 +51,25 @@ class NetworkAssumptions:
     per: str = choice(
         "profile",
         ("profile", "npu", "link"),
-        "What has a bandwidth of the slides. Their W-1D have 350, 500 and 600 GB/s, the sums of Conv-3D, W-2D and "
-        "Conv-4D: so an NPU, in physical; in astra-sim a link, as in that program's files.",
+        "Unit that has the bandwidth of the slides. Their W-1D have 350, 500 and 600 GB/s, the sums of Conv-3D, W-2D "
+        "and Conv-4D: so an NPU, in physical; in astra-sim a link, as in that program's files.",
     )
     latency: float = assumed(
         "500 ns",
         readers.time,
-        "Of a hop, in all dimensions: not stated; between a link on a package and a network adapter.",
+        "Latency of a hop in all dimensions, between that of a link on a package and of a network adapter; not stated.",
         others=("20 ns", "2 us"),
     )
     chunks: int = assumed(
         "64",
         readers.chunks,
-        "Of a collective: not stated; as in the Themis paper (ISCA'22).",
+        "Chunks per collective, as in the Themis paper (ISCA'22); not stated.",
         others=("16", "256"),
     )
     memory: float = assumed(
         "2039 GB/s",
         readers.bandwidth,
-        "Of an NPU: data sheet of the A100 with 80 GB; also for reductions.",
+        "Memory bandwidth of an NPU, also for reductions: data sheet of the A100 with 80 GB.",
         others=("1555 GB/s", "1 PB/s"),
     )
 
@@ -81,7 +81,7 @@ class MachineAssumptions(NetworkAssumptions):
     peak: float = assumed(
         "234 TFLOP/s",
         readers.flops,
-        "Of an NPU: measured of an A100, and used in the paper's case studies.",
+        "Peak of an NPU: measured on an A100, and used in the paper's case studies.",
         others=("312 TFLOP/s",),
     )
 

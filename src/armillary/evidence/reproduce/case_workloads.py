@@ -32,45 +32,45 @@ class WorkloadAssumptions(MachineAssumptions):
     """What the slides do not say about machines and workloads."""
 
     size: int = assumed(
-        "1 GB", readers.size, "Of the all-reduce, as in the paper.", others=("1 MB", "100 MB")
+        "1 GB", readers.size, "Size of the all-reduce, as in the paper.", others=("1 MB", "100 MB")
     )
     dlrm_batch: int = assumed(
         "512",
         readers.whole,
-        "Samples of an NPU: makes the all-to-all of LIBRA's DLRM.",
+        "Samples per NPU: gives the all-to-all of LIBRA's DLRM.",
         others=("64", "4096"),
     )
     gpt_3_tp: int = assumed(
         "16",
         readers.whole,
-        "Tensor parallelism of GPT-3: as LIBRA's; the rest is data parallel.",
+        "Tensor parallelism of GPT-3, as in LIBRA; the rest is data parallel.",
         others=("8", "32"),
     )
     gpt_3_batch: int = assumed(
         "16",
         readers.whole,
-        "Sequences of a replica of GPT-3: makes the all-reduces of LIBRA's.",
+        "Sequences per replica of GPT-3: gives the all-reduces of LIBRA's.",
         others=("1",),
     )
     transformer_tp: int = assumed(
         "128",
         readers.whole,
-        "Tensor parallelism of Transformer-1T: as LIBRA's MSFT-1T. Its 160 heads become 128 wider ones, which is as "
-        "much work.",
+        "Tensor parallelism of Transformer-1T, as in LIBRA's MSFT-1T. Its 160 heads become 128 wider ones with the "
+        "same amount of work.",
         others=("32", "64"),
     )
     transformer_batch: int = assumed(
-        "8", readers.whole, "Sequences of a replica: makes the all-reduces of MSFT-1T.", others=("1",)
+        "8", readers.whole, "Sequences per replica: gives the all-reduces of MSFT-1T.", others=("1",)
     )
     gradients: str = choice(
         "fp32",
         ("fp32", "bf16"),
-        "Of the Transformers, as they are reduced: 4 bytes in LIBRA's files (DLRM: always 2, as there).",
+        "Precision of gradient reductions of the Transformers: 4 bytes in LIBRA's files (DLRM: always 2, as there).",
     )
     overlap: bool = assumed(
         "yes",
         readers.yes_or_no,
-        "Whether gradients are reduced while the backward pass goes on, as in ASTRA-sim's training loop.",
+        "Whether gradient reductions overlap the backward pass, as in ASTRA-sim's training loop.",
         others=("no",),
         choices=("yes", "no"),
     )

@@ -36,56 +36,59 @@ class Assumptions:
     workload: tuple[str, ...] = assumed(
         ", ".join(WORKLOADS),
         readers.several(readers.among(WORKLOADS)),
-        "Data-parallel, so that gradients are all-reduced; DLRM exchanges sums of its tables besides.",
+        "Data-parallel, so that gradients are all-reduced; DLRM also exchanges sums of its tables.",
         others=WORKLOADS,
     )
     samples: tuple[int, ...] = assumed(
         "1, 4, 16, 64, 256",
         readers.several(readers.whole),
-        "Per NPU and step: from the least that there is to more than images are usually trained with.",
+        "Samples per NPU and step: from the minimum to more than usual for training on images.",
         others=("8", "32", "128"),
     )
     peak: float = assumed(
         "123 TFLOP/s", readers.flops,
-        "Of an NPU at x1: an array of 256 x 256 at 940 MHz, as in a TPUv3-like NPU.",
+        "Peak of an NPU at x1: an array of 256 x 256 at 940 MHz, as in a TPUv3-like NPU.",
         others=("60 TFLOP/s", "312 TFLOP/s"),
     )  # fmt: skip
     memory: float = assumed(
         "900 GB/s",
         readers.bandwidth,
-        "Local memory of an NPU at x1: HBM2, as in TPUv3 and V100.",
+        "Local memory bandwidth of an NPU at x1: HBM2, as in TPUv3 and V100.",
         others=("2 TB/s",),
     )
     model: str = choice(
         "systolic",
         ("systolic", "roofline"),
-        "ASTRA-sim 1.0 took compute times from SCALE-sim; roofline is what 2.0 has.",
+        "ASTRA-sim 1.0 took compute times from SCALE-sim; 2.0 has the roofline.",
     )
     dataflow: str = choice(
-        "weight", ("output", "weight", "input"), "Of the array: weights stay, as in a TPU."
+        "weight", ("output", "weight", "input"), "Dataflow of the array: weights stay, as in a TPU."
     )
     scales: str = choice(
         "all",
         ("all", "peak"),
-        "What gets faster: all of the NPU, which divides every compute time, or its peak alone.",
+        "What gets faster: the whole NPU, which divides every compute time, or only its peak.",
     )
     efficiency: float = assumed(
         "80 %",
         readers.part,
-        "Of the memory bandwidth, what kernels reach: usual for large ones.",
+        "Share of the memory bandwidth that kernels reach: usual for large ones.",
         others=("100 %",),
     )
     inner: float = assumed(
-        "200 GB/s", readers.bandwidth, "Per link of the ring of 2: on a package.", others=("100 GB/s",)
+        "200 GB/s",
+        readers.bandwidth,
+        "Bandwidth per link of the ring of 2, which is on a package.",
+        others=("100 GB/s",),
     )
     outer: float = assumed(
         "25 GB/s",
         readers.bandwidth,
-        "Per link of the rings of 4, between packages: NVLink 2.",
+        "Bandwidth per link of the rings of 4, between packages: NVLink 2.",
         others=("50 GB/s", "100 GB/s"),
     )
     latency: float = assumed(
-        "500 ns", readers.time, "Per hop, as in ASTRA-sim's examples.", others=("100 ns", "2 us")
+        "500 ns", readers.time, "Latency per hop, as in ASTRA-sim's examples.", others=("100 ns", "2 us")
     )
 
 

@@ -57,34 +57,39 @@ class Assumptions:
     """What the slide does not say."""
 
     device: str = choice(
-        "v100", tuple(DEVICES), "The GPU of the years of these models, which had Tensor Cores first."
+        "v100", tuple(DEVICES), "GPU of the time of these models, the first with Tensor Cores."
     )
     efficiency: float = assumed(
         "60 %", readers.part,
-        "Of the peak, what GEMMs reach: large ones 60 to 80 %, small ones less.",
+        "Share of the peak that GEMMs reach: 60 to 80 % for large ones, less for small ones.",
         others=("30 %", "45 %", "80 %"),
     )  # fmt: skip
     memory: float = assumed(
         "75 %",
         readers.part,
-        "Of the memory bandwidth, what element-wise kernels reach: usual for large ones.",
+        "Share of the memory bandwidth that element-wise kernels reach: usual for large ones.",
         others=("50 %", "100 %"),
     )
-    overhead: float = assumed("5 us", readers.time, "Of every kernel: its launch.", others=("0 ns", "10 us"))
-    transformer: str = choice("big", tuple(WIDTHS), "The size in MLPerf.")
+    overhead: float = assumed(
+        "5 us", readers.time, "Overhead of every kernel: its launch.", others=("0 ns", "10 us")
+    )
+    transformer: str = choice("big", tuple(WIDTHS), "Size of the model in MLPerf.")
     tokens: int = assumed(
-        "5120", readers.whole, "Per step and direction: MLPerf's batch of a GPU.", others=("1024", "20480")
+        "5120",
+        readers.whole,
+        "Tokens per step and direction: MLPerf's batch per GPU.",
+        others=("1024", "20480"),
     )
     sequence: int = assumed(
-        "64", readers.whole, "Tokens of a sentence: WMT has 30 on average.", others=("32", "256")
+        "64", readers.whole, "Tokens per sentence: WMT has 30 on average.", others=("32", "256")
     )
-    attention: str = choice("unfused", ("unfused", "flash"), "Softmax and masks were kernels of their own.")
+    attention: str = choice("unfused", ("unfused", "flash"), "Softmax and masks were separate kernels.")
     counted: str = choice(
         "all",
         ("all", "weights"),
-        "What is a GEMM: also GEMMs of queries, keys and values, or those with weights only.",
+        "What counts as GEMM: also GEMMs of queries, keys and values, or only GEMMs with weights.",
     )
-    optimizer: str = choice("adam", ("adam", "none"), "Both models use it; its kernels are no GEMMs.")
+    optimizer: str = choice("adam", ("adam", "none"), "Both models use it; its kernels are not GEMMs.")
 
 
 @dataclass(frozen=True)

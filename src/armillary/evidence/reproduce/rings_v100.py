@@ -52,16 +52,20 @@ class Assumptions:
     """What neither paper nor tables say."""
 
     link: float = assumed(
-        "25 GB/s", readers.bandwidth, "Of an NVLink 2, each way: NVIDIA's data sheet of the V100.", others=("20 GB/s",)
+        "25 GB/s", readers.bandwidth, "Bandwidth of an NVLink 2, each way: NVIDIA's data sheet of the "
+        "V100.", others=("20 GB/s",)
     )  # fmt: skip
     links: tuple[int, ...] = assumed(
         "1, 4, 6",
         readers.counting_of(3, 1, 18),
-        "Links of a GPU to the 1, 3 and 7 others: as a DGX-1 has, and the fewest that carry what was measured.",
+        "Links of a GPU to the 1, 3 and 7 others: as in a DGX-1, and the fewest that carry the measured bandwidth.",
         others=("6, 6, 6",),
     )
     latency: float = assumed(
-        "1 us", readers.time, "Of a hop, with what NCCL adds: not public.", others=("0 ns", "5 us")
+        "1 us",
+        readers.time,
+        "Latency of a hop, including NCCL's overhead: not public.",
+        others=("0 ns", "5 us"),
     )
     network: str = choice(
         "analytical", ("analytical", "flow"), "Both have the same bandwidth; flow moves each message."

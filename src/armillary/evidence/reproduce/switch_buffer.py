@@ -51,39 +51,50 @@ class Assumptions:
     npus: int = assumed(
         "32",
         readers.counting(2, 1024),
-        "NPUs: 32 run in seconds and still meet 24 to 1 at a port.",
+        "Number of NPUs: 32 run in seconds and still send 24 to 1 at a port.",
         others=("16",),
     )
-    group: int = assumed("8", readers.whole, "NPUs of a group: 8 as in HGX boards.", others=("4",))
+    group: int = assumed("8", readers.whole, "NPUs per group: 8, as on HGX boards.", others=("4",))
     size: int = assumed(
         "4 MiB",
         readers.between(parse_bytes, "1 B", "1 GiB"),
-        "Vector of each NPU: of the order of a bucket of gradients.",
+        "Vector per NPU, about the size of a gradient bucket.",
         others=("1 MiB", "16 MiB"),
     )
     local: float = assumed(
         "100 GB/s",
         readers.bandwidth,
-        "Link to the group's switch: 8 times as fast as the global one, as inside servers.",
+        "Bandwidth to the group's switch: 8 times that of the global one, as inside servers.",
         others=("12.5 GB/s",),
     )
     global_: float = assumed(
-        "100 Gb/s", readers.bandwidth, "Link to the global switch: Ethernet of 2020.", others=("25 Gb/s",)
+        "100 Gb/s",
+        readers.bandwidth,
+        "Bandwidth to the global switch: Ethernet of 2020.",
+        others=("25 Gb/s",),
     )
     local_latency: float = assumed(
-        "250 ns", readers.time, "Of a link to the group's switch: half of a hop of 500 ns.", others=("1 us",)
+        "250 ns",
+        readers.time,
+        "Latency of a link to the group's switch: half of a hop of 500 ns.",
+        others=("1 us",),
     )
     global_latency: float = assumed(
-        "1 us", readers.time, "Of a link to the global switch, with half a switch in it.", others=("10 us",)
+        "1 us",
+        readers.time,
+        "Latency of a link to the global switch, including half a switch.",
+        others=("10 us",),
     )
     buffers: tuple[int, ...] = assumed(
         "16 KiB,64 KiB,256 KiB,1 MiB,4 MiB,16 MiB",
         _buffers,
-        "Of each port of the global switch: 256 KiB is shallow, MiBs are deep.",
+        "Buffer of each port of the global switch: 256 KiB is shallow, MiBs are deep.",
         others=("16 KiB,32 KiB,64 KiB",),
     )
     algorithm: str = choice(
-        "direct", ("direct", "ring"), "Of each phase: to all at once, or to neighbours only."
+        "direct",
+        ("direct", "ring"),
+        "Algorithm of each phase: direct sends to all at once, ring only to neighbours.",
     )
     congestion_control: str = choice(
         "newreno", ("newreno", "cubic", "dctcp"), "NewReno was ns-3's default in 2020."
@@ -91,26 +102,28 @@ class Assumptions:
     min_rto: float = assumed(
         "200 ms",
         TIMEOUT,
-        "Shortest timeout: 200 ms in Linux, 1 s in ns-3, some ms where it is tuned.",
+        "Minimum timeout: 200 ms in Linux, 1 s in ns-3, a few ms if tuned.",
         others=("5 ms",),
     )
-    initial_window: int = assumed("10", readers.counting(1, 1024), "Segments: RFC 6928.", others=("2",))
+    initial_window: int = assumed(
+        "10", readers.counting(1, 1024), "Initial window in segments: RFC 6928.", others=("2",)
+    )
     repeats: int = assumed(
         "3",
         readers.counting(1, 64),
-        "All-reduces one after the other: only the first finds new connections.",
+        "Consecutive all-reduces: only the first finds new connections.",
         others=("1",),
     )
     seeds: tuple[int, ...] = assumed(
         "1,2,3,4,5",
         readers.several(readers.counting(0, 1 << 31)),
-        "Of the times (below 1 us) in which hosts answer: what is dropped differs, so intervals are over these.",
+        "Seeds of the response times of hosts (below 1 us): drops differ, so intervals are over these seeds.",
         others=("6,7,8,9,10",),
     )
     timeouts: tuple[float, ...] = assumed(
         "5 ms",
         readers.several(TIMEOUT),
-        "Other shortest timeouts, under which the ratio is shown but not judged; each takes as long as the study.",
+        "Other minimum timeouts, for which the ratio is shown but not judged; each takes as long as the study.",
         others=("1 s",),
     )
 

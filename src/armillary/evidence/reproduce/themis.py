@@ -115,24 +115,31 @@ class Assumptions:
     machines: tuple[tuple[str, Dims], ...] = assumed(
         LARGE,
         read_machines,
-        "1,024 NPUs in 2 to 4 dimensions, of the kinds of the paper and the ASTRA-sim 2.0 slides; bandwidth per NPU.",
+        "Machines of 1,024 NPUs in 2 to 4 dimensions, of the kinds in the paper and the ASTRA-sim 2.0 slides; "
+        "bandwidth per NPU.",
     )
     equal: tuple[tuple[str, Dims], ...] = assumed(
         EQUAL,
         read_machines,
-        "512 NPUs: machines of case study 2 of the ASTRA-sim 2.0 slides; the 1-dimensional ones have equal sums.",
+        "Machines of 512 NPUs from case study 2 of the ASTRA-sim 2.0 slides; the 1-dimensional ones have equal sums.",
     )
     size: int = assumed(
-        "1 GB", readers.size, "As in the slides; the paper's sizes vary.", others=("100 MB", "10 GB")
+        "1 GB",
+        readers.size,
+        "Size of the all-reduce, as in the slides; the paper's sizes vary.",
+        others=("100 MB", "10 GB"),
     )
     chunks: int = assumed(
         "64",
         readers.chunks,
-        "As in the paper: fewer leave ports empty at both ends, more meet latency.",
+        "Number of chunks, as in the paper: with fewer, ports are idle at both ends; with more, latency limits.",
         others=("16", "128", "256"),
     )
     latency: float = assumed(
-        "500 ns", readers.time, "Of a link: the order of a switch hop; not stated.", others=("50 ns", "5 us")
+        "500 ns",
+        readers.time,
+        "Latency of a link, about that of a switch hop; not stated.",
+        others=("50 ns", "5 us"),
     )
 
     def platform(self, dims: Dims) -> Platform:

@@ -45,16 +45,17 @@ class Assumptions(NetworkAssumptions):
     wafer: float = assumed(
         "1000 GB/s",
         readers.bandwidth,
-        "Of the first dimension: not public; picked by the number that it is to explain. The slides' Conv-4D has 250.",
+        "Bandwidth of the first dimension: not public; chosen to give the number that it should explain. The slides' "
+        "Conv-4D has 250.",
         others=("250 GB/s", "500 GB/s", "2000 GB/s"),
     )
     size: int = assumed(
-        "1 GB", readers.size, "Of the all-reduce, as in the paper.", others=("1 MB", "100 MB")
+        "1 GB", readers.size, "Size of the all-reduce, as in the paper.", others=("1 MB", "100 MB")
     )
     profile: str = choice(
         "physical",
         ("physical", "astra-sim"),
-        "Profile astra-sim has the conventions of ASTRA-sim 2: rings go one way, one chunk at a time in a dimension.",
+        "Profile astra-sim has the conventions of ASTRA-sim 2: one-way rings, and one chunk at a time in a dimension.",
     )
 
 

@@ -23,29 +23,30 @@ if TYPE_CHECKING:
 MORE = {
     "building-blocks": (
         "After the building blocks of ASTRA-sim 2.0 (ISPASS 2023): ring on a Ring, direct on FullyConnected, "
-        "halving-doubling on a Switch. Every algorithm runs on every block, with each message moved."
+        "halving-doubling on a Switch. Every algorithm runs on every block, and every message is moved."
     ),
     "case1": (
         "After case study 1 of ASTRA-sim 2.0 (ISPASS 2023): W-1D, W-2D, Conv-3D and Conv-4D; All-Reduce, DLRM, GPT-3 "
         "and Transformer-1T."
     ),
     "case2": (
-        "After case study 2 of ASTRA-sim 2.0 (ISPASS 2023): the machines and workloads of case1, with chunks that all "
-        "take the same route, that Themis sends, or whose routes an optimiser has searched."
+        "After case study 2 of ASTRA-sim 2.0 (ISPASS 2023): the machines and workloads of case1, with "
+        "chunks that all take the same route, that Themis schedules, or whose routes an optimiser searched."
     ),
     "case3": (
-        "A training step of each mixture of experts that the workload generator knows, with weights in remote memory: "
-        "loaded layer by layer, gathered over the network or in switches of the memory, and gradients the opposite way."
+        "A training step of each mixture of experts that the workload generator knows, with weights in remote memory. "
+        "Weights are loaded layer by layer, and gathered over the network or in switches of the memory; gradients "
+        "go the opposite way."
     ),
     "comet": (
-        "After COMET (arXiv 2211.16648), of which only the abstract is public where we can read it: every number is an "
+        "After COMET (arXiv 2211.16648). We could read only its abstract, so every number is an "
         "assumption. MPx_DPy with x y = 1,024, memory per node, then sweeps of memory expansion, network and FLOP/s."
     ),
     "compute-scaling": "After the tutorial at Hot Interconnects.",
     "gemm-share": "After a motivation slide of the ASTRA-sim tutorial.",
     "rings-v100": (
-        "After the validation of ASTRA-sim 2.0 (ISPASS 2023) on 4 and 16 V100, whose points are not public; measured "
-        "here are vTrain's tables."
+        "After the validation of ASTRA-sim 2.0 (ISPASS 2023) on 4 and 16 V100, whose points are not public; the "
+        "measurements here are vTrain's tables."
     ),
     "switch-buffer": (
         "After the study of Hot Interconnects 2020 (ASTRA-sim with ns-3 and TCP/IP). Every NPU has a link to the "
@@ -56,11 +57,11 @@ MORE = {
     "themis": (
         "After Themis (ISCA 2022), on machines of 1,024 NPUs; and case study 2 of the ASTRA-sim 2.0 slides: equal "
         "bandwidth per NPU in 1 to 4 dimensions. One all-reduce is alone on each machine, in profile physical. The "
-        "optimiser searches for order and size of each chunk; the bound is what no order of any chunks beats."
+        "optimiser searches for order and size of each chunk; no order of any chunks beats the bound."
     ),
     "wafer-scaling": (
         "After case study 1 of ASTRA-sim 2.0 (ISPASS 2023): an all-reduce on Ring, FullyConnected, Ring and Switch of "
-        "2x8x8x4 NPUs, of which the first or the last dimension grows by 2, 4 and 8."
+        "2x8x8x4 NPUs; the first or the last dimension grows by 2, 4 and 8."
     ),
 }
 """Study -> the rest of its help, after the one line of `STUDIES`."""
