@@ -1,4 +1,4 @@
-"""PyTorch: joined traces (`armillary trace link`), host or Kineto traces alone, or a folder of pairs or Kineto traces."""
+"""PyTorch: joined traces (`armillary trace link`), host or Kineto traces alone, or a folder of pairs or of Kineto's."""
 
 from __future__ import annotations
 
