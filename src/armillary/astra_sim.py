@@ -198,6 +198,7 @@ def log_htsim(
     comm_groups: Source | None = None,
     cli: Iterable[str] = (),
     network_model: str | None = None,
+    protocol: str = "tcp",
 ) -> tuple[str, ResultLog, str]:
     """Simulate inputs of ASTRA-sim's HTSim back end; return what it prints first, the log, and what it prints last.
 
@@ -210,6 +211,7 @@ def log_htsim(
         comm_groups: Communicator-group JSON: path or dict.
         cli: Flags such as ``--num-queues-per-dim=2``.
         network_model: "packet" (None: too), "flow", "congestion" or "ns3".
+        protocol: Of ``--htsim-proto``: "tcp", or "uet" for Ultra Ethernet.
 
     Raises:
         InputError: something in the input is wrong; the message says where.
@@ -217,7 +219,7 @@ def log_htsim(
     """
     from armillary.platform.files.htsim_machine import read_htsim_machine
 
-    machine = read_htsim_machine(system, network, options, memory, comm_groups, cli)
+    machine = read_htsim_machine(system, network, options, memory, comm_groups, cli, protocol)
     log = _packets(workload, system, machine.platform, network_model, "htsim")
     return machine.heading, log, machine.ending
 

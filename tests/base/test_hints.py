@@ -85,6 +85,6 @@ def test_counts(text: str, hint: str) -> None:
 
 def test_a_hugging_face_name_says_what_to_give() -> None:
     with pytest.raises(InputError, match=r"config\.json.*did you mean 'llama-3.1-8b'"):
-        load_model("meta-llama/Llama-3.1-8B")
+        load_model("meta-llama/Llama-3.1-9B")
     with pytest.raises(InputError, match="no such file"):
         load_model("models/mine.yaml")

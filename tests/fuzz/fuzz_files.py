@@ -97,7 +97,7 @@ def rows() -> list[Target]:
         ("astra-network", "network.yml", made(seeds.NETWORK), yaml, partial(astra, "network")),
         ("astra-1-network", "network.json", made(seeds.NETWORK_1), yaml, partial(astra, "network")),
         ("astra-1-system", "system.txt", made(seeds.SYSTEM_1), text, partial(astra, "system")),
-        ("htsim-options", "options", made(seeds.HTSIM), text, htsim_options),
+        ("htsim-options", "options", made(seeds.HTSIM, seeds.UET), text, htsim_options),
         ("astra-system", "system.json", made(seeds.SYSTEM), mutate.JSON, partial(astra, "system")),
         ("astra-memory", "memory.json", made(seeds.MEMORY), mutate.JSON, partial(astra, "memory")),
         ("astra-groups", "groups.json", made({"1": [0, 1, 2], "2": [3, 7]}), mutate.JSON, partial(astra, "comm_groups")),
@@ -216,12 +216,9 @@ def htsim_options(path: Path) -> None:
     path.with_name("tree.topo").write_text(seeds.TREE)
     network = {"topology": ["Ring"], "npus_count": [8], "bandwidth": [50.0], "latency": [500.0]}
     rings = {key: ["ring"] for key in seeds.SYSTEM if key.endswith("-implementation")}
-    words = path.read_text(errors="replace").split()
-    read_htsim_machine(
-        seeds.SYSTEM | rings,
-        network,
-        [word.replace("tree.topo", str(path.with_name("tree.topo"))) for word in words],
-    )
+    tree = str(path.with_name("tree.topo"))
+    protocol, *words = path.read_text(errors="replace").replace("tree.topo", tree).split() or [""]
+    read_htsim_machine(seeds.SYSTEM | rings, network, words, protocol=protocol)
 
 
 def side(path: Path) -> None:

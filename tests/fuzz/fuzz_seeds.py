@@ -39,7 +39,8 @@ all-reduce-implementation: ring_direct
 collective-optimization: localBWAware
 local-mem-bw: 1.6e3
 """
-HTSIM = "-topo tree.topo -nodes 8 -sub 2 -o out.dat COUPLED_EPSILON 4"
+HTSIM = "tcp -topo tree.topo -nodes 8 -sub 2 -o out.dat COUPLED_EPSILON 4"
+UET = "uet -topo tree.topo -tiers 2 -mtu 4150 -cwnd 64 -q 40 -ecn 8 32 -paths 64 -load_balancing_algo reps -end 5"
 STUDY = """\
 workload: {trace: step}
 platform:

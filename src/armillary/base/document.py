@@ -79,7 +79,7 @@ class Document:
         known, ignored = tuple(known), frozenset(ignored)
         for key in self.data:
             if key not in known and key not in ignored:
-                hint = nearest(str(key), known) or f"; known keys: {', '.join(known)}"
+                hint = nearest(str(key), (*known, *ignored)) or f"; known keys: {', '.join(known)}"
                 raise self.error((key,), f"unknown key{hint}")
         return [key for key in self.data if key in ignored]
 

@@ -14,7 +14,7 @@ from armillary.base.hints import show
 from armillary.explore.training.plan_keys import ALONE, nested
 from armillary.platform.files.preset import device_names, preset_names
 from armillary.platform.files.sized import counted
-from armillary.workload.models import Model, load_model
+from armillary.workload.models import Model, load_model, preset_named
 from armillary.workload.models import preset_names as model_names
 from armillary.workload.models.hugging_face import from_hugging_face
 from armillary.workload.plan.options import leaves, option_name
@@ -76,7 +76,7 @@ def read_question(data: object) -> Question:
     config = data.get("config")
     if config is not None and not isinstance(config, dict):
         document.reject(("config",), config, "what a config.json holds")
-    if config is None and model not in model_names():
+    if config is None and preset_named(model) is None:
         raise InputError(f"model '{model}': no such preset{nearest(model, model_names())}")
     software = data.get("software") or ""
     if software:

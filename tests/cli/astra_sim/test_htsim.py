@@ -92,7 +92,7 @@ def test_the_program_at_its_path(tree, call):
     ("options", "words"),
     [
         ("", "missing option '-topo'"),
-        ("--htsim_opts -topo", "-topo: no value"),
+        ("--htsim_opts -topo", "-topo: 0 values, expected 1"),
         (
             "--htsim_opts -topo fuor.topo",
             "fuor.topo: no such file (htsim topology) (did you mean 'four.topo'?)",
@@ -100,7 +100,7 @@ def test_the_program_at_its_path(tree, call):
         ("--htsim_opts -tpo four.topo", "(did you mean '-topo'?)"),
         ("--htsim_opts -topo four.topo -nodes 8", "-nodes: got 8, expected 4"),
         ("--htsim_opts -topo four.topo -sub many", "-sub: got 'many', expected a whole number"),
-        ("--htsim-proto=uet --htsim_opts -topo four.topo", "'uet' is not 'tcp'"),
+        ("--htsim-proto=ueta --htsim_opts -topo four.topo", "'ueta' is not one of 'tcp', 'uet'"),
     ],
 )
 def test_bad_options_are_one_line(tree, call, options, words):
@@ -116,3 +116,35 @@ def test_another_number_of_ranks(tree, call):
         result.exit_code == 2
         and "four.topo: Nodes: got 4, expected 8, the product of npus_count" in result.stderr
     )
+
+
+def test_ultra_ethernet_sprays_and_trims(tree, call):
+    plain = call(f"{FLAGS} --terse --htsim-proto=uet {OPTIONS}")
+    assert plain.exit_code == 0, plain.output
+    assert "nscc of network model packet" in plain.stderr
+    assert "load balancing mixed is simulated as reps" in plain.stderr
+    words = f"{OPTIONS} -tiers 2 -load_balancing_algo reps -linkspeed 200000 -q 40 -ecn 8 32 -end 5"
+    fast = call(f"{FLAGS} --terse --htsim-proto=uet {words}")
+    assert "without effect: -end" in fast.stderr and "at 200 Gb/s" in fast.stderr
+    by_receiver = call(f"{FLAGS} --terse --htsim-proto=uet {OPTIONS} -receiver_cc_only -disable_trim")
+    assert "rccc of network model packet" in by_receiver.stderr
+    ticks = [int(each.stdout.split()[2]) for each in (plain, fast, by_receiver)]
+    assert ticks[1] < ticks[0] and ticks[2] > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("-sender_cc_algo dctcp", "-sender_cc_algo: got 'dctcp', expected nscc"),
+        ("-sender_cc -receiver_cc", "expected -sender_cc_only or -receiver_cc_only"),
+        ("-tiers 3", "-tiers: got 3, expected 2, the Tiers of four.topo"),
+        ("-ecn 8", "-ecn: 1 values, expected 2"),
+        ("-load_balancing_algo rep", "did you mean 'reps'"),
+        ("-path 64", "did you mean '-paths'"),
+        ("-paths 48", "-paths: got 48, expected a power of two"),
+        ("-mtu 64", "-mtu: got '64', expected a whole number from 65 to 65536"),
+    ],
+)
+def test_options_of_ultra_ethernet_that_are_refused(tree, call, options, message):
+    result = call(f"{FLAGS} --htsim-proto=uet {OPTIONS} {options}")
+    assert result.exit_code == 2 and message in result.stderr, result.output

@@ -77,6 +77,15 @@ def test_files_have_the_names_of_astra_sim() -> None:
     assert made.flags["rendezvous-protocol"] == "false" and made.command == ["--network-model=congestion"]
 
 
+def test_an_infragraph_is_the_tree_of_htsim() -> None:
+    config = configuration("htsim", infragraph=CLOS)
+    config["network_backend"]["htsim"]["topology"] = {"choice": "infragraph"}
+    made = read_service(config)
+    assert made.files["tree.topo"].startswith("Nodes 16\nTiers 2\nPodsize 16\n")
+    assert yaml.safe_load(made.files["network.yml"])["npus_count"] == [16]
+    assert made.options[:5] == ["--htsim_opts", "-topo", "tree.topo", "-nodes", "16"]
+
+
 def test_an_infragraph_is_the_network_of_the_back_end() -> None:
     graph = {"infrastructure": ALONE, "annotations": {"device_specifications": [{"radix_up": 2}]}}
     made = read_service(configuration("analytical_congestion_unaware", infragraph=graph))

@@ -207,6 +207,11 @@ def test_the_package_of_infragraph_takes_what_is_written(tmp_path: Path) -> None
         assert (theirs.number_of_nodes(), theirs.number_of_edges()) == (graph.nodes, graph.links // 2)
 
 
+def test_what_is_written_has_the_keys_that_infragraph_requires() -> None:
+    for device in infragraph_of(fat_tree(4, 50.0, 500.0))[0]["devices"]:
+        assert {"name", "components", "links", "edges"} <= device.keys()
+
+
 def test_a_preset_becomes_astra_sims_file() -> None:
     found = yaml.safe_load(convert_network("hgx-h100", "astra-sim").text)
     (dimension,) = platform_of("hgx-h100").dimensions

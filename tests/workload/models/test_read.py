@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from armillary.base.errors import InputError
-from armillary.workload.models import flops, layer_flops, load_model, parameters, preset_names, read_model
+from armillary.workload.models import (
+    flops,
+    layer_flops,
+    load_model,
+    parameters,
+    preset_named,
+    preset_names,
+    read_model,
+)
 from armillary.workload.models.read import PRESETS
 
 PRESET = yaml.safe_load((PRESETS / "mixtral-8x7b.yaml").read_text())
@@ -184,3 +192,31 @@ def test_bad_requests(name, arguments, message):
 def test_no_such_layer():
     with pytest.raises(InputError, match="layer 32 of 'Llama 2 7B': expected 0 to 31"):
         layer_flops(load_model("llama-2-7b"), 32, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "preset"),
+    [
+        ("meta-llama/Llama-3.3-70B-Instruct", "llama-3.1-70b"),
+        ("Meta-Llama-3-8B", "llama-3-8b"),
+        ("llama3-70b", "llama-3-70b"),
+        ("LLAMA-3.1-405B", "llama-3-405b"),
+        ("gpt3", "gpt-3-175b"),
+        ("deepseek-ai/DeepSeek-R1", "deepseek-v3"),
+        ("mistralai/Mixtral-8x7B-v0.1", "mixtral-8x7b"),
+    ],
+)
+def test_published_names_mean_presets(name: str, preset: str) -> None:
+    assert load_model(name) == load_model(preset)
+
+
+def test_a_name_means_one_preset() -> None:
+    assert [preset_named(name) for name in preset_names()] == preset_names()
+    assert preset_named("llama-3.1-7b") is None
+
+
+def test_a_file_goes_before_a_published_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gpt3").write_text(STACK)
+    assert load_model("gpt3", tmp_path).name == "two layers"
+    monkeypatch.chdir(tmp_path)
+    assert load_model("gpt3").name == "two layers"

@@ -28,9 +28,9 @@ class _Htsim(click.Command):
 
 @click.command(
     cls=_Htsim,
-    help=f"{SUBCOMMANDS['htsim']}\n\nFlags after {_OPTIONS} are htsim's: -topo FILE (required), -nodes N, -sub N, "
-    "-o FILE and the name of an algorithm. Those without effect are named. Unknown flags are ignored with a "
-    "warning.",
+    help=f"{SUBCOMMANDS['htsim']}\n\nFlags after {_OPTIONS} go to htsim: -topo FILE (required), -nodes N, and the "
+    "other options of the program that --htsim-proto names. Options without an effect are named, and unknown flags are "
+    "ignored with a warning.",
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
     epilog=f"{_OPTIONS} OPTION...  Must be the last flag.",
 )
@@ -40,7 +40,8 @@ class _Htsim(click.Command):
 @back_end_flags
 @click.option("--compute-scale", metavar="X", help="No effect, as in ASTRA-sim.")
 @click.option(
-    "--htsim-proto", type=click.Choice(("tcp",)), default="tcp", show_default=True, help="The transport."
+    "--htsim-proto", type=click.Choice(("tcp", "uet")), default="tcp", show_default=True,
+    help="The transport; uet is Ultra Ethernet, with the options of its program.",
 )  # fmt: skip
 def command(
     workload_configuration: str,
@@ -74,5 +75,6 @@ def command(
             comm_group_configuration,
             scales(flags),
             network_model,
+            htsim_proto,
         )
     show_log(log, logging, None if terse else logging_folder, heading, ending)

@@ -25,7 +25,8 @@ from armillary.cli.values import OUTPUT, OneOf
 @machine_argument()
 @option(
     "--to", required=True, type=OneOf("armillary.platform.files.network_convert:FORMATS"), metavar="FORMAT",
-    help="study, infragraph, graphml, astra-sim (its analytical network file), or ns3 (topology of its ns-3 back end).",
+    help="study, infragraph, graphml, astra-sim (its analytical network file), or ns3 or htsim (topologies of its back "
+    "ends).",
 )  # fmt: skip
 @option("-o", "--out", required=True, type=OUTPUT, metavar="FILE", help="The file to write.")
 def command(machine: str, to: str, out: Path) -> None:

@@ -9,7 +9,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from armillary.base.document import Document, is_there
+from armillary.base.document import Document
 from armillary.base.errors import InputError
 from armillary.base.hints import KeyPath
 from armillary.explore.sweep.keys import at
@@ -103,12 +103,7 @@ def known_model(name: str, folder: Path) -> Model:
     Raises:
         InputError: there is none.
     """
-    # A preset goes first; else a suffix, a folder or an existing file makes it a path.
-    if name not in models.preset_names() and (
-        Path(name).suffix or len(Path(name).parts) > 1 or is_there(folder / name)
-    ):
-        return models.load_model(folder / name)
-    return models.load_model(name)
+    return models.load_model(name, folder)
 
 
 @lru_cache(maxsize=64)

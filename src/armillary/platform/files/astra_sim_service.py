@@ -170,7 +170,7 @@ class _Converter:
             raise self.document.error((*at, other), "missing, and chosen")
         return False
 
-    def _of_infragraph(self, to: Literal["astra-sim", "ns3"]) -> str:
+    def _of_infragraph(self, to: Literal["astra-sim", "ns3", "htsim"]) -> str:
         given = dict(self.found.infragraph or {})
         read = read_infragraph({key: value for key, value in given.items() if value is not None})
         self.made.assumed += read.assumed
@@ -234,22 +234,24 @@ class _Converter:
 
     def _htsim(self, chosen: Htsim) -> None:
         at = ("network_backend", "htsim", "topology")
-        if self._by_infragraph(chosen.topology, "network_topology_configuration", at):
-            raise self.document.error(
-                at,
-                "an infragraph is no fat tree of htsim here, expected network_topology_configuration, or the back end "
-                "ns3",
-            )
-        described = chosen.topology.network_topology_configuration
-        assert described is not None
         self.made.command = ["htsim"]
-        self._file("network-configuration", "network.yml", self._dimensions(described.network))
-        tree = described.htsim_topology.fat_tree
-        self.made.files["tree.topo"] = self._tree(
-            tree, (*at, "network_topology_configuration", "htsim_topology")
-        )
+        if self._by_infragraph(chosen.topology, "network_topology_configuration", at):
+            tree = self._of_infragraph("htsim")
+            nodes = int(tree.split(maxsplit=2)[1])
+            one = [Dimension(topology="switch", npus_count=nodes, bandwidth=1.0, latency=0.0)]
+            network = self._dimensions(one)
+        else:
+            described = chosen.topology.network_topology_configuration
+            assert described is not None
+            network = self._dimensions(described.network)
+            nodes = described.htsim_topology.fat_tree.nodes
+            tree = self._tree(
+                described.htsim_topology.fat_tree, (*at, "network_topology_configuration", "htsim_topology")
+            )
+        self._file("network-configuration", "network.yml", network)
+        self.made.files["tree.topo"] = tree
         tcp = chosen.htsim_protocol.tcp
-        self.made.options = ["--htsim_opts", "-topo", "tree.topo", "-nodes", _words(tcp.nodes or tree.nodes)]
+        self.made.options = ["--htsim_opts", "-topo", "tree.topo", "-nodes", _words(tcp.nodes or nodes)]
         for option, value in (("-sub", tcp.sub), ("-o", tcp.o)):
             if value is not None:
                 self.made.options += [option, _words(value)]

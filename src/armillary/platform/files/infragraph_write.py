@@ -98,7 +98,9 @@ def _pairs(topology: Topology) -> tuple[list[dict[str, Any]], dict[tuple[int, st
 
 
 def _device(name: str, choice: str, count: int) -> dict[str, Any]:
-    return {"name": name, "components": [{"name": choice, "count": count, "choice": choice, choice: {}}]}
+    component = {"name": choice, "count": count, "choice": choice, choice: {}}
+    # Nothing is linked inside, but the package `infragraph` refuses a device without these keys.
+    return {"name": name, "components": [component], "links": [], "edges": []}
 
 
 def _tier_names(topology: Topology, npu: str) -> dict[int, str]:

@@ -14,6 +14,7 @@ from armillary.base.errors import InputError
 from armillary.base.text import xml_document
 from armillary.platform.files.astra_sim import read_dimensions
 from armillary.platform.files.astra_sim_keys import NETWORK_KEYS
+from armillary.platform.files.htsim_write import write_htsim
 from armillary.platform.files.infragraph_parts import MOST_PARTS
 from armillary.platform.files.infragraph_write import infragraph_of
 from armillary.platform.files.native import load_platform, platform_document
@@ -26,8 +27,8 @@ from armillary.platform.topology.grids import from_dimensions
 from armillary.platform.topology.network import Network
 from armillary.platform.topology.recognise import recognised
 
-FormatName = Literal["study", "infragraph", "graphml", "astra-sim", "ns3"]
-FORMATS: tuple[FormatName, ...] = ("study", "infragraph", "graphml", "astra-sim", "ns3")
+FormatName = Literal["study", "infragraph", "graphml", "astra-sim", "ns3", "htsim"]
+FORMATS: tuple[FormatName, ...] = ("study", "infragraph", "graphml", "astra-sim", "ns3", "htsim")
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,8 @@ def convert_network(machine: str | Path, to: FormatName) -> Written:
     Args:
         machine: A study or platform file, a preset, an InfraGraph, an edge list, GraphML, ASTRA-sim's network file, or
             a topology of htsim or of its ns-3 back end.
-        to: ``study`` (a platform file), ``infragraph``, ``graphml``, ``astra-sim`` (its analytical network file) or
-            ``ns3`` (the physical topology of its ns-3 back end).
+        to: ``study`` (a platform file), ``infragraph``, ``graphml``, ``astra-sim`` (its analytical network file),
+            ``ns3`` (the physical topology of its ns-3 back end) or ``htsim`` (a ``.topo`` of its HTSim back end).
 
     Raises:
         InputError: The file is missing or malformed, or the format cannot say what it describes.
@@ -70,8 +71,8 @@ def convert_network(machine: str | Path, to: FormatName) -> Written:
         text, lost = _astra_sim(found, str(machine))
     elif to == "study":
         text, lost = _study(found)
-    elif to == "ns3":
-        text, lost = write_ns3(found.graph)
+    elif to in ("ns3", "htsim"):
+        text, lost = (write_ns3 if to == "ns3" else write_htsim)(found.graph)
         lost += _of_network(found.network) if found.network else []
     else:
         text, lost = _graphml(found.graph) if to == "graphml" else _infragraph(found.graph)
@@ -83,14 +84,14 @@ def convert_network(machine: str | Path, to: FormatName) -> Written:
     return Written(text, assumed, (*found.rest, *lost))
 
 
-def convert_graph(topology: Topology, to: Literal["astra-sim", "ns3"], name: str) -> Written:
+def convert_graph(topology: Topology, to: Literal["astra-sim", "ns3", "htsim"], name: str) -> Written:
     """Return a graph as a network file of ASTRA-sim; `name` is what errors call it.
 
     Raises:
         InputError: The format cannot say what it is.
     """
-    if to == "ns3":
-        text, lost = write_ns3(topology)
+    if to in ("ns3", "htsim"):
+        text, lost = (write_ns3 if to == "ns3" else write_htsim)(topology)
     else:
         text, lost = _astra_sim(_Described((), Network(topology, "ecmp")), name)
     return Written(text, (), tuple(lost))

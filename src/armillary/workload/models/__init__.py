@@ -3,7 +3,7 @@
 from armillary.workload.models.counts import Parameters, parameters
 from armillary.workload.models.hugging_face import from_hugging_face
 from armillary.workload.models.operations import Flops, default_sequence, flops, layer_flops
-from armillary.workload.models.read import load_model, preset_names, read_model
+from armillary.workload.models.read import load_model, model_file, preset_named, preset_names, read_model
 from armillary.workload.models.schema import Decoder, Dlrm, Gnmt, Model, Resnet, Stack, Vit
 from armillary.workload.models.summary import facts, unknown_rows
 
@@ -23,7 +23,9 @@ __all__ = [
     "from_hugging_face",
     "layer_flops",
     "load_model",
+    "model_file",
     "parameters",
+    "preset_named",
     "preset_names",
     "read_model",
     "unknown_rows",

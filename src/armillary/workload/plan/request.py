@@ -8,13 +8,13 @@ from typing import Any
 
 from pydantic import Field, ValidationError, create_model
 
-from armillary.base.document import Document, is_there
+from armillary.base.document import Document
 from armillary.base.errors import InputError
 from armillary.base.hints import KeyPath
 from armillary.platform.fields import Part, Quantity, first_error
 from armillary.platform.files.native import Study, json_schema
 from armillary.trace import Trace
-from armillary.workload.models import Model, load_model, preset_names
+from armillary.workload.models import Model, load_model, model_file
 from armillary.workload.plan.schema import Plan
 
 
@@ -102,9 +102,9 @@ def _place(study: Study) -> KeyPath:
 
 
 def _model(document: Document, place: KeyPath, name: str) -> Model:
-    file = (document.path or Path()).parent / name
-    # A path is relative to the study file; `load_model` alone would take it as relative to the working directory.
-    if name not in preset_names() and (Path(name).suffix or len(Path(name).parts) > 1 or is_there(file)):
+    # What a file says wrong is said of that file, and needs no place in the study.
+    file = model_file(name, (document.path or Path()).parent)
+    if file is not None:
         return load_model(file)
     try:
         return load_model(name)
