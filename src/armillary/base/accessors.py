@@ -7,13 +7,13 @@
     lanes.add_head(st, lane, value)   adds to it, and returns the new value
     lanes.at_head(st, lane)           its address in the array, for kernels that work on a part of it
 
-A column of `many` values takes one more index, after the row. Rows of a `record` are given by their addresses.
+A column of `many` values takes one more index after the row. Rows of a `record` are identified by their addresses.
 
-In mode "interpreted" these are Python functions; `compile_inlined` writes them out at their calls, because a call costs
+In mode "interpreted" these are Python functions. `compile_inlined` inlines them at their calls, because a call costs
 the interpreter as much as the access itself, and runs would take twice as long. In mode "compiled" each is an
-instruction sequence that Numba puts in place of the call: as functions they would take 40 ms each to compile, half as
-long again for the physical engine. In checked kernels (`armillary.base.checked`) each function first checks that the
-element lies in its table.
+instruction sequence that Numba substitutes for the call: as functions they would take 40 ms each to compile, and the
+physical engine would take half as long again. In checked kernels (`armillary.base.checked`) each function first checks
+that the element lies in its table.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KINDS = ("set", "add", "at")
 
 
 def _module(table: Table, make: Callable[[str, Column], Any]) -> ModuleType:
-    """Return a module of the functions of a table, each made when it is first named.
+    """Return a module with the functions of a table; each is created on first use.
 
     It is a plain module, because Numba resolves attributes of modules, and the interpreter finds them without a call.
     """
@@ -120,7 +120,7 @@ def _function(kind: str, column: Column, bounds: Mapping[str, Any]) -> Callable[
 def _instructions(kind: str, column: Column) -> Any:
     """Return a Numba intrinsic that emits the instructions of the function.
 
-    They are fewer than those of ``flat[flat[head] + row]``: no index here counts from the end of an array.
+    They are fewer than those of ``flat[flat[head] + row]``, because no index counts from the end of an array.
     """
     numba: Any = importlib.import_module("numba")
     arrays: Any = importlib.import_module("numba.np.arrayobj")
@@ -193,7 +193,7 @@ def _with_arguments(typing: Callable[..., Any], more: int) -> Callable[..., Any]
 
 
 def compile_inlined(source: str, path: str) -> CodeType:
-    """Compile the source of a kernel module with its accessors written out."""
+    """Compile the source of a kernel module with its accessors inlined."""
     tree = ast.parse(source, path)
     modules: dict[str, Any] = {}
     tables: dict[str, Table] = {}
@@ -223,7 +223,7 @@ class _Inline(ast.NodeTransformer):
         self.modules, self.tables = modules, tables
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        """Write a constant of a layout out."""
+        """Inline a constant of a layout."""
         if isinstance(node.value, ast.Name) and node.value.id in self.modules:
             # An attribute of a module is a dictionary look-up per use; a constant is none.
             value = getattr(self.modules[node.value.id], node.attr)
@@ -232,7 +232,7 @@ class _Inline(ast.NodeTransformer):
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        """Write an access out that is part of an expression."""
+        """Inline an access that is part of an expression."""
         kind, element = self._element(node)
         if element is None:
             self.generic_visit(node)
@@ -240,7 +240,7 @@ class _Inline(ast.NodeTransformer):
         return element.slice if kind == "at" else element
 
     def visit_Expr(self, node: ast.Expr) -> ast.stmt:
-        """Write an access out that is a statement."""
+        """Inline an access that is a statement."""
         if isinstance(node.value, ast.Call):
             kind, element = self._element(node.value, statement=True)
             if element is not None and kind in ("set", "add"):
@@ -253,7 +253,7 @@ class _Inline(ast.NodeTransformer):
         return node
 
     def _element(self, call: ast.Call, statement: bool = False) -> tuple[str, ast.Subscript | None]:
-        """Return the kind of access that a call is, and the element, if it is one that can be written out here."""
+        """Return the kind of access of a call, and the element, if the access can be inlined here."""
         name = call.func
         if not (isinstance(name, ast.Attribute) and isinstance(name.value, ast.Name)):
             return "", None

@@ -1,4 +1,4 @@
-"""What the person who runs Armillary allows, and no file can: to start programs, and to work beyond the limits.
+"""Permissions that only the user can give, not a file: to start programs, and to exceed the limits.
 
 `armillary.base.reading`, `armillary.base.memory` and `armillary.base.counts` state the limits. All of them are
 multiplied by one factor: ``ARMILLARY_LIMITS=4``, ``armillary --limits 4``, or `allow` in Python.
@@ -20,13 +20,13 @@ FACTOR = "ARMILLARY_LIMITS"
 
 
 class Allowed(NamedTuple):
-    """What is allowed in this thread; a run carries it to its workers.
+    """The permissions of this thread; a run passes them to its workers.
 
     Attributes:
         programs: Whether files may start any program.
         listed: Programs that files may start in any case, see `armillary.base.programs`; None: those of the user's
             configuration here.
-        factor: How many times the limits are; None: what the environment says.
+        factor: Factor on the limits; None: that of the environment.
     """
 
     programs: bool = False
@@ -45,11 +45,11 @@ def allowed() -> Allowed:
 
 @contextmanager
 def allow(*, programs: bool | None = None, limits: float | None = None) -> Iterator[None]:
-    """Allow what files cannot allow themselves, as long as the context lasts.
+    """Give permissions that files cannot give themselves, for the duration of the context.
 
     Args:
-        programs: Files may start programs, as ``compute: {model: subprocess}`` does; None leaves that as it is.
-        limits: How many times the limits on what is read and made are; None leaves that as it is.
+        programs: Files may start programs, as ``compute: {model: subprocess}`` does; None keeps the current setting.
+        limits: Factor on the limits of what is read and generated; None keeps the current factor.
 
     Raises:
         InputError: `limits` is no number above 0.
@@ -65,7 +65,7 @@ def allow(*, programs: bool | None = None, limits: float | None = None) -> Itera
 
 @contextmanager
 def allowing(what: Allowed) -> Iterator[None]:
-    """Allow exactly this, as long as the context lasts: what another process has sent."""
+    """Set exactly these permissions, which another process has sent, for the duration of the context."""
     token = _now.set(what)
     try:
         yield
@@ -74,12 +74,12 @@ def allowing(what: Allowed) -> Iterator[None]:
 
 
 def set_allowed(what: Allowed) -> None:
-    """Allow exactly this from now on: for processes that do nothing else."""
+    """Set exactly these permissions from now on, for processes that do nothing else."""
     _now.set(what)
 
 
 def factor() -> float:
-    """Return how many times the limits are.
+    """Return the factor on the limits.
 
     Raises:
         InputError: the environment variable is no number above 0.
@@ -103,12 +103,12 @@ def _factor(value: object, name: str) -> float:
 
 
 def limit(most: float) -> float:
-    """Return a limit times the factor; it may be infinite."""
+    """Return a limit times the factor, which may be infinite."""
     return most * factor()
 
 
 def how_to_raise(needed: float) -> str:
-    """Return how to allow `needed` times as much as now: the end of a message."""
+    """Return how to raise the limits by the factor `needed`, as the end of a message."""
     times = factor() * max(needed, 1) * 1.01
     shown = f"{math.ceil(times * 10) / 10:g}" if times < 10 else f"{math.ceil(times)}"
     return f"{FACTOR}={shown} raises all limits"

@@ -1,11 +1,11 @@
 """Kernels that check every array access: tests run them instead of the plain ones.
 
-Within ``with jit.checking():`` every kernel that is loaded, compiled or interpreted, is made from its source with each
-access ``x[i]`` replaced by one that first checks that i lies in x (`armillary.base.bounds_kernel`). Tables share flat
-arrays, so lying in the array is not enough: within the context a guard word, its length and another guard stand before
-every table, and at the end of the array (`armillary.base.tables`), and no access may touch a guard. Accessors
-(`armillary.base.accessors`) know their tables, and an index must lie in that; each call gets its place in the source
-as an argument.
+Within ``with jit.checking():`` every loaded kernel, compiled or interpreted, is built from its source with each access
+``x[i]`` replaced by one that first checks that i lies in x (`armillary.base.bounds_kernel`). Tables share flat arrays,
+so lying in the array is not enough: within the context a guard word, its length and another guard stand before every
+table, and at the end of the array (`armillary.base.tables`), and no access may touch a guard. Accessors
+(`armillary.base.accessors`) know their tables, and an index must lie in its table; each call gets its place in the
+source as an argument.
 
 Runs get exactly the room they asked for and return after each event. `pytest --checked` does this for any
 test.

@@ -1,4 +1,4 @@
-"""How many things a file or an option may ask for: what is repeated is counted before it is made."""
+"""Limits on how many things a file or an option may request: repeated things are counted before they exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of others: the rows of CSV text, with an error that names the line where it is none."""
+"""Tables from other sources: the rows of CSV text, with an error that names the line of invalid CSV."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The errors a user can meet; their hints are those of `armillary.base.hints`.
+"""The errors that a user can see; their hints come from `armillary.base.hints`.
 
-A user's mistake is one line that names the file, the key or node, the value, what was expected and the
-nearest valid choice; the exit code is 2. A simulation that cannot finish prints a table of who waits for
-whom; the exit code is 3. Work that needs more memory than there is says how much; the exit code is 4. An
-unknown key is an error, because a misspelt key that is ignored becomes a wrong number later.
+A user's mistake is one line that names the file, the key or node, the value, what was expected and the nearest valid
+choice; the exit code is 2. A simulation that cannot finish prints a table of who waits for whom; the exit code is 3.
+Work that needs more memory than available states how much; the exit code is 4. An unknown key is an error, because a
+misspelt key that is ignored becomes a wrong number later.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class InputError(ArmillaryError):
 
 
 class ConsentError(ArmillaryError):
-    """A file wants what nobody has allowed: to start a program. No input error, as the file may be as it should be."""
+    """A file wants to start a program without permission. It is not an input error, because the file may be correct."""
 
     exit_code = 2
 
@@ -44,7 +44,7 @@ class StuckError(ArmillaryError):
 
 
 class ShortageError(ArmillaryError, MemoryError):
-    """There is not enough memory: the message says for what, how much it takes, and what to change, on one line."""
+    """There is not enough memory: the message states the purpose, the amount needed and what to change, on one line."""
 
     exit_code = 4
 

@@ -1,7 +1,7 @@
-"""Registry of things that are chosen by name, built in or from another package: one mechanism for all extension points.
+"""Registry of things selected by name, built in or from another package: one mechanism for all extension points.
 
-A package adds to an extension point by an entry point of its group. Built-in names come first, so that no package that
-happens to be installed changes what a name means. A package is imported only when one of its names is used.
+A package extends an extension point with an entry point of its group. Built-in names take precedence, so that no
+installed package changes the meaning of a name. A package is imported only when one of its names is used.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ExtensionPoint(Collection[str]):
-    """One kind of things; as a collection, its names. Looking for other packages takes 30 ms.
+    """One kind of things; as a collection, their names. Searching for other packages takes 30 ms.
 
     Attributes:
         group: Of the entry points that add to it, "armillary.compute".
@@ -34,7 +34,7 @@ class ExtensionPoint(Collection[str]):
     built_in: tuple[str, ...]
 
     def others(self) -> dict[str, EntryPoint]:
-        """Return what other packages add, by name."""
+        """Return the extensions of other packages, by name."""
         found = {point.name: point for point in entry_points(group=self.group)}
         return {name: found[name] for name in sorted(found) if name not in self.built_in}
 
@@ -47,7 +47,7 @@ class ExtensionPoint(Collection[str]):
         return len(self.built_in) + len(self.others())
 
     def __contains__(self, name: object) -> bool:
-        """Tell whether a name means something; looks for other packages only where it is not built in."""
+        """Tell whether a name is known; searches other packages only if it is not built in."""
         # In this order: scanning the installed packages takes 30 ms.
         return name in self.built_in or name in self.others()
 
@@ -101,10 +101,10 @@ class ExtensionPoint(Collection[str]):
 
     @contextmanager
     def guard(self, name: str) -> Iterator[None]:
-        """Turn what the code behind a name raises into one line, if it is another package's.
+        """Turn an exception of the code behind a name into one line, if it belongs to another package.
 
-        Errors for users and of files pass, as does a lack of memory, which a sweep reports as a row of its own. Our own
-        mistakes keep their traceback.
+        User errors, file errors and memory shortages pass through; a sweep reports the latter as a separate row. Our
+        own mistakes keep their traceback.
 
         Raises:
             InputError: names the extension and what it raised.

@@ -1,9 +1,9 @@
-"""Files that are complete or not there; symlinks are followed, and pipes and terminals written straight.
+"""Files that are complete or absent; symlinks are followed, and pipes and terminals are written directly.
 
-What is written has another name until it is complete, ``NAME.part``, and is renamed then. An error removes that file; a
-process that is killed cannot, and the next one that writes NAME takes it over. So NAME is whole after a full disk or
-SIGKILL. It is not forced to the disk (12 ms for a file here, and a trace has one per rank): the end of the machine may
-cost what was written in the last seconds before it.
+A file is named ``NAME.part`` until it is complete, and is then renamed. An error removes that file. A killed process
+cannot remove it, but the next process that writes NAME replaces it. So NAME is intact after a full disk or SIGKILL.
+The file is not synced to the disk (12 ms per file here, and a trace has one per rank), so a machine crash may lose
+what was written in the last seconds before it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _kept: list[TextIO] = []
 def replacing(path: StrPath, *, private: bool = False) -> Iterator[Path]:
     """Yield a temporary name to write to, which becomes `path` if no error occurs; missing folders are made.
 
-    A regular file is written beside the one it replaces, which keeps its permissions, and renamed; where `path` is a
-    symlink, that is the file it leads to. A pipe, a terminal, ``/dev/null`` and what this process has open
-    (``/dev/stdout``) stay what they are: they get the bytes once all are there.
+    A regular file is written next to the one that it replaces, takes its permissions, and is renamed; if `path` is a
+    symlink, this applies to its target. A pipe, a terminal, ``/dev/null`` and files that this process has open
+    (``/dev/stdout``) are not replaced: they get the bytes when all are available.
 
     Args:
         path: The file.
@@ -66,7 +66,7 @@ def replacing(path: StrPath, *, private: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def kept_standard_output() -> Iterator[None]:
-    """Keep standard output for a file that is written to it: what is printed goes to standard error."""
+    """Reserve standard output for a file that is written to it: printed text goes to standard error."""
     _kept.append(sys.stdout)
     try:
         with redirect_stdout(sys.stderr):

@@ -1,4 +1,4 @@
-"""Phrases that errors share: the nearest valid choice, the list of choices, a value and its place; and their form."""
+"""Phrases shared by errors: the nearest valid choice, the list of choices, a value and its place; and their format."""
 
 from __future__ import annotations
 

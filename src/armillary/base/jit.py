@@ -15,15 +15,15 @@ is another, and both begin with the addresses of their tables. Numba carries eve
 every call. With one array per table the event loop took 80 s to compile; with two it takes about ten, once
 per machine.
 
-Compiled code does not check indices, so room for every write is made sure of beforehand. The sizes of most tables
-follow from the program. Heaps, rows of messages and entries of ports grow: before an event, a node or a chunk that
-may need more room than there is, a kernel sets its status to `GROW` with the amount and returns; it is called again
-with longer arrays and continues where it stopped. The amount of memory has no effect on ticks.
-`armillary.base.checked` tests all of this.
+Compiled code does not check indices, so kernels ensure room for every write beforehand. The sizes of most tables
+follow from the program. Heaps, rows of messages and entries of ports grow: before an event, a node or a chunk that may
+need more room than available, a kernel sets its status to `GROW` with the amount and returns. It is called again with
+longer arrays and continues where it stopped. The amount of memory has no effect on ticks. `armillary.base.checked`
+tests all of this.
 
-The cache is under `$XDG_CACHE_HOME/armillary` or `~/.cache/armillary`. Where that folder cannot be written
-nothing is cached, not even beside the sources, where Numba would put it. A damaged file of it is thrown away, and its
-kernel compiled again (`armillary.base.kernel_files`).
+The cache is in `$XDG_CACHE_HOME/armillary` or `~/.cache/armillary`. If that folder is not writable, nothing is cached,
+not even next to the sources, where Numba would put it. A damaged cache file is deleted, and its kernel is compiled
+again (`armillary.base.kernel_files`).
 """
 
 from __future__ import annotations

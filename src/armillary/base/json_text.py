@@ -1,4 +1,4 @@
-"""JSON of others, within the limits that all documents keep to (`armillary.base.reading`)."""
+"""JSON from other sources, within the limits of all documents (`armillary.base.reading`)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def parse_json(text: str | bytes | bytearray | memoryview, where: StrPath, **hoo
 
 
 def json_within(text: str | bytes) -> Any:
-    """Return what JSON says that stands in a field of a file, as some formats have it.
+    """Return the value of JSON inside a field of a file, as some formats have it.
 
     Raises:
         ValueError: it is none, is nested too deeply, or has too many values.

@@ -1,9 +1,9 @@
-"""Files of compiled kernels that are whole or not there: what Numba's own would be, sealed and one per signature.
+"""Files of compiled kernels that are complete or absent: Numba's own files, but with a checksum and one per signature.
 
-Numba keeps an index per function, and numbers its files. A damaged one is a traceback until somebody deletes it, or,
-where the damage is in the machine code, the end of the process; and of two processes that add to one index at the same
-time, one may find the other's code under its number. Here the name of a file says what it is the code of, and its first
-bytes are a hash of the rest: what does not fit is thrown away, and the kernel compiled again.
+Numba keeps an index per function, and numbers its files. A damaged index causes a traceback until somebody deletes it;
+damaged machine code crashes the process. If two processes add to one index at the same time, one may find the other's
+code under its number. Here the name of a file identifies its code, and its first bytes are a hash of the rest: a file
+that does not match is deleted, and the kernel is compiled again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much memory there is, and the refusal of work that needs more, before it begins."""
+"""Available memory, and the refusal of work that needs more, before it begins."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _SMALL = 1 << 26
 
 
 def available() -> int:
-    """Return the bytes that this process can still get: what is free, and within its limits.
+    """Return the bytes that this process can still allocate: free memory within its limits.
 
-    Limits are those of its control group (a container, a job of Slurm) and ``ulimit -v``. Where the system does not
-    say, the result is very large.
+    Limits are those of its control group (a container, a Slurm job) and ``ulimit -v``. If the system does not report
+    any, the result is very large.
     """
     return max(min(_free(), _of_group(), _of_process()), 0)
 
 
 def require(size: float, what: str, change: str) -> None:
-    """Refuse work that needs more memory than there is, or than `MOST`.
+    """Refuse work that needs more memory than available, or more than `MOST`.
 
     Args:
         size: Bytes that it needs.

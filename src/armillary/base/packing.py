@@ -1,4 +1,4 @@
-"""Compressed files and archives: what they unpack to is limited before memory is taken for it."""
+"""Compressed files and archives: their unpacked size is limited before memory is allocated for it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def packing(data: Data) -> Packing | None:
 
 
 def unpacked(data: Data, path: StrPath, most: float = MOST_UNPACKED) -> Data:
-    """Return `data`, unpacked if gzip or zstd packed them; that may not be much more than they are.
+    """Return `data`, unpacked if gzip or zstd compressed them; the expansion is limited.
 
     Raises:
         InputError: they are damaged, or give more than `most` bytes, or more than `RATIO` times as many.

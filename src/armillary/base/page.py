@@ -1,4 +1,4 @@
-"""HTML pages in one file, which run their own scripts and no others, and ask the network for nothing."""
+"""HTML pages in one file, which run only their own scripts and make no network requests."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """How long a kernel is interpreted before its machine code takes over.
 
-Both give the same ticks, so this is a question of time alone. Machine code that is kept on the disk takes `LOADING`,
-and `COMPILING` where it is not; how long a run takes is known afterwards. So a run begins interpreted, and goes on as
-machine code once it has taken as long as loading costs, or half as long as compiling. What a process has interpreted
-before counts, too, and a file beside the machine code keeps what earlier processes did while there was none.
+Both give the same ticks, so only time matters. Cached machine code takes `LOADING`, and `COMPILING` without a cache;
+the duration of a run is known only afterwards. So a run begins interpreted, and switches to machine code once it has
+taken as long as loading costs, or half as long as compiling. Earlier interpreted runs of the process count, too, and a
+file next to the machine code keeps the time of earlier processes that had no machine code.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Patience:
         Args:
             name: Module of the kernel.
             variant: Its variant.
-            mode: The only mode; None: whichever is sooner done.
+            mode: The only mode; None: whichever finishes sooner.
             work: An estimate of what an interpreted run takes, in s.
         """
         self._name, self._variant = name, variant
@@ -57,7 +57,7 @@ class Patience:
         return SLICE if self._open and self.mode == "interpreted" else most
 
     def is_over(self) -> bool:
-        """Tell, once, that the rest is to be run as machine code."""
+        """Return True, once, when the rest should run as machine code."""
         if not self._open or self.mode == "compiled":
             return False
         own = time.thread_time() - self._begun

@@ -1,4 +1,4 @@
-"""Processes that share work and leave nobody behind."""
+"""Processes that share work, none of which outlives the run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def process_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Yield an executor of so many processes; an error ends what they are at, and they end with this process."""
+    """Yield an executor with this number of processes; an error stops their work, and they end with this process."""
     pool = ProcessPoolExecutor(workers, initializer=_begin, initargs=(os.getpid(),))
     try:
         yield pool

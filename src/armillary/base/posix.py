@@ -1,8 +1,8 @@
-"""What needs Linux or macOS, said in one line elsewhere.
+"""Features that need Linux or macOS, with a one-line error elsewhere.
 
-Everything that simulates runs on Windows as well: what `run`, `train` and `trace` import takes neither ``fcntl`` nor
+Everything that simulates also runs on Windows: the imports of `run`, `train` and `trace` use neither ``fcntl`` nor
 ``fork``. Sweeps, searches and replays fork processes, lock files and end whole sessions of processes, which Windows
-has not.
+does not support.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Consent to programs that files name: a stranger's study must not run anything by itself.
+"""Consent to programs that files name: a study from somebody else must not start anything by itself.
 
 The consent is given by ``--allow-programs``, by `armillary.base.allowed.allow` in Python, or, for single programs, by
-the user's own configuration: ``programs: [/opt/models/wave]`` in ``$XDG_CONFIG_HOME/armillary/config.yaml``. A program
-that is listed there gets whatever arguments a file gives it, so interpreters do not belong into the list.
+the user's own configuration: ``programs: [/opt/models/wave]`` in ``$XDG_CONFIG_HOME/armillary/config.yaml``. A listed
+program gets any arguments that a file gives it, so interpreters do not belong in the list.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The one place where files of others are opened: what they are, and how much they may hold.
+"""The one place that opens files from other sources, and limits their type and size.
 
-A file that is read may be a stranger's. So it must be a file, or a pipe that somebody writes to: a device may never
-end and a pipe that nobody writes to waits for ever. What it holds, what it unpacks to (`armillary.base.packing`), and
-how many values it has (`armillary.base.json_text`) are limited. The limits are generous: each is many times what real
-files have. `armillary.base.allowed` says how to raise them.
+An input file may come from anybody. So it must be a regular file, or a pipe that somebody writes to: a device may
+never end, and a pipe without a writer waits forever. Its size, its unpacked size (`armillary.base.packing`), and its
+number of values (`armillary.base.json_text`) are limited. The limits are generous: each is many times that of real
+files. `armillary.base.allowed` says how to raise them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tables of kernels, each declared once: the meaning and unit of its columns, and what its rows stand for.
+"""Tables of kernels, each declared once: the meaning and unit of its columns, and the meaning of its rows.
 
 A kernel works on a few flat integer arrays, because Numba carries every array argument through every call: 50 tables
 as a tuple of arrays take 1.4 times as long to compile and 1.5 to 1.9 times as long to run. A flat array begins with a
@@ -10,10 +10,10 @@ head with the address of each of its tables, and with its scalars. A declaration
     LANES.column("head", "the chunk that it serves, -1: none", start=-1)
     LANES.column("since", "when its rate was set", "ticks")
 
-It gives the allocation (`Layout.program`, `Layout.state`), and for kernels functions of one line each
-(`armillary.base.accessors`), by which they read ``lanes.head(st, lane)`` and write ``lanes.set_since(st, lane, tick)``.
+It provides the allocation (`Layout.program`, `Layout.state`), and one-line functions (`armillary.base.accessors`) with
+which kernels read ``lanes.head(st, lane)`` and write ``lanes.set_since(st, lane, tick)``.
 
-Working memory of kernels, which grows when one asks for it, stands here, too: `room` and `at_least`.
+This module also has the working memory of kernels, which grows on request: `room` and `at_least`.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ class Layout:
 
 
 def sparse_zeros(size: int) -> Ints:
-    """Return `size` integers that are 0, in pages of their own that take memory when they are written, 4 KiB each.
+    """Return `size` zeros, in separate pages of 4 KiB that take memory only when they are written.
 
     NumPy asks the operating system for pages of 2 MiB. Each is cleared as a whole when its first word is written, and
     of the state of a run few words are: of 97 MB for a step of Llama 405B on 16,384 NPUs, those that are written lie in

@@ -34,7 +34,7 @@ class _Printable(io.TextIOWrapper):
 
 @contextmanager
 def printable_output() -> Iterator[None]:
-    """Let nothing that is printed command the terminal, but for what `console` and `unfiltered` are used for."""
+    """Prevent printed text from controlling the terminal, except through `console` and `unfiltered`."""
     before = sys.stdout, sys.stderr
     wrapped = [_Printable(each) if isinstance(each, io.TextIOWrapper) else each for each in before]
     sys.stdout, sys.stderr = wrapped
@@ -50,7 +50,7 @@ def printable_output() -> Iterator[None]:
 
 
 def unfiltered(stream: TextIO) -> TextIO:
-    """Return what `printable_output` wraps: for bars and spinners, which do command the terminal."""
+    """Return the stream that `printable_output` wraps, for bars and spinners, which do control the terminal."""
     if isinstance(stream, _Printable):
         stream.flush()
         return stream.unfiltered

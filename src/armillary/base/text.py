@@ -1,8 +1,8 @@
-"""Text from files of others, made safe for the place where it goes: one function for each kind of place.
+"""Text from other people's files, made safe for its destination: one function for each kind of destination.
 
-Names of nodes, dimensions, models, files and the like are data. They may not command a terminal, become markup, or make
-a spreadsheet compute. Pages have functions of their own in `armillary.base.page`; terminals pass everything through
-`printable` (`armillary.base.terminal`).
+Names of nodes, dimensions, models, files and the like are data. They must not control a terminal, become markup, or
+make a spreadsheet compute. Pages have functions of their own in `armillary.base.page`; terminals pass everything
+through `printable` (`armillary.base.terminal`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _QUOTED = re.compile(r'[",;\t\r\n]|^\s|\s$')
 
 
 def printable(text: str) -> str:
-    """Return `text` with what would command a terminal spelled out, as JSON does: a backslash, u and four digits."""
+    """Return `text` with characters that control a terminal spelled out as in JSON: a backslash, u and four digits."""
     return COMMANDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -41,7 +41,7 @@ def on_one_line(text: str) -> str:
 
 
 def json_text(value: Any, **options: Any) -> str:
-    """Return a value as JSON that is legible, valid UTF-8, and commands no terminal that shows it.
+    """Return a value as JSON that is legible, valid UTF-8, and safe on a terminal.
 
     Args:
         value: Of dictionaries, lists, texts, numbers, None.
@@ -55,7 +55,7 @@ def json_text(value: Any, **options: Any) -> str:
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table as CSV. A text that a spreadsheet would take for a formula gets an apostrophe before it.
+    """Return a table as CSV. A text that a spreadsheet would interpret as a formula gets an apostrophe before it.
 
     Args:
         header: Names of the columns.

@@ -1,4 +1,4 @@
-"""XML of others: it may define no entities, which a few lines let grow to gigabytes, and has limits."""
+"""XML from other sources, with limits and without entities, which can expand a few lines to gigabytes."""
 
 from __future__ import annotations
 

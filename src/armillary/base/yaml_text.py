@@ -1,4 +1,4 @@
-"""YAML of others: its aliases and merges may not multiply, and no key stands twice."""
+"""YAML from other sources: aliases and merges must not multiply, and no key may occur twice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ brackets in brackets took 33 s, and 1,000 open ones 8 s."""
 
 
 def load_yaml(text: str, name: str | os.PathLike[str]) -> Any:
-    """Return what YAML says, with the plain types of JSON, and dates.
+    """Return the value of YAML text, with the plain types of JSON, and dates.
 
     Raises:
         InputError: it is not valid, has a key twice, is nested too deeply, or has too many values.
