@@ -1,9 +1,8 @@
 """The command line: one module per command, loaded only when that command is called.
 
-`GROUPS` holds the one-line helps so that ``armillary --help`` imports no command. The one place
-where an error becomes a message and an exit code is `CommandLine.main`: 0 done, 2 bad input or
-usage, 3 the simulation cannot finish, 4 not enough memory, 129, 130 and 143 ended by SIGHUP, SIGINT (Ctrl-C) and
-SIGTERM, 141 the reader of our output went away.
+`GROUPS` holds the one-line helps so that ``armillary --help`` imports no command. The one place where an error becomes
+a message and an exit code is `CommandLine.main`: 0 done, 2 bad input or usage, 3 the simulation cannot finish, 4 not
+enough memory, 129, 130 and 143 ended by SIGHUP, SIGINT (Ctrl-C) and SIGTERM, 141 the reader of our output closed it.
 ``ARMILLARY_DEBUG=1`` lets the exception through instead.
 """
 
@@ -180,7 +179,7 @@ def _describe(error: Exception) -> tuple[str, int]:
 
 
 def _in_line(message: str) -> str:
-    """Return a message of click or of the system, which quote words of others as they are, on one line."""
+    """Return a message of click or of the system, which quote input literally, on one line."""
     # click lists choices one on a line, with a tab before each.
     return one_line(message.replace("\n\t", " "))
 

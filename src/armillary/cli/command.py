@@ -49,7 +49,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def _hint(self, word: str) -> str:
-        """Return the nearest command, or those that are called so below this group."""
+        """Return the nearest command, or the commands with this name below this group."""
         plain = word.casefold()
         if plain in self.elsewhere:
             return did_you_mean(self.elsewhere[plain])
@@ -58,7 +58,7 @@ class LazyGroup(click.Group):
         return did_you_mean(below[:3]) or nearest(word, self.table, {})
 
     def places(self) -> Iterator[str]:
-        """Yield every command below this group as it is called, e.g. ``trace convert``."""
+        """Yield every command below this group as users type it, e.g. ``trace convert``."""
         for name in self.table:
             yield name
             # Here groups are imported: only errors come this way.
@@ -73,10 +73,10 @@ class LazyGroup(click.Group):
 
 
 class DefaultGroup(LazyGroup):
-    """A group that has a command of its own: what follows its name is a command of it, or that command's arguments.
+    """A group with a default command: its name is followed by a subcommand, or by the arguments of the default.
 
-    ``armillary sweep results STORE`` is the command ``results``, and ``armillary sweep FILE`` the default one, which a
-    file called ``results`` reaches as ``./results``.
+    ``armillary sweep results STORE`` is the command ``results``, and ``armillary sweep FILE`` the default command;
+    write ``./results`` for a file called ``results``.
     """
 
     def __init__(self, *args: Any, default: str, **extra: Any) -> None:
@@ -92,7 +92,7 @@ class DefaultGroup(LazyGroup):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Return the context of the default command where `args` begin with none of the table."""
+        """Return the context of the default command if `args` do not begin with a command of the table."""
         # The shell completes the group itself: without arguments it must see the commands and the default's
         # options.
         completing = bool(extra.get("resilient_parsing")) and not args
@@ -101,7 +101,7 @@ class DefaultGroup(LazyGroup):
         return self.default.make_context(info_name, args, parent, **extra)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete commands, and what the default command takes first."""
+        """Complete commands, and the first argument of the default command."""
         default = self.default
         if incomplete.startswith("-"):
             return default.shell_complete(ctx, incomplete)
@@ -120,7 +120,7 @@ class Option(click.Option):
     """An option that stands under a heading of the help page."""
 
     def __init__(self, *args: Any, heading: str = "", **extra: Any) -> None:
-        """Take the heading; without one, a file to write stands under `FILES` and all else under Options."""
+        """Take the heading; without one, an output file goes under `FILES`, and everything else under Options."""
         # A type of file says the heading, so that commands need not.
         super().__init__(*args, **extra)
         # For click's INTEGER RANGE and FLOAT RANGE; the limits stand behind the text.

@@ -1,4 +1,4 @@
-"""`armillary compare`: what sets runs apart."""
+"""`armillary compare`: the differences between runs."""
 
 from __future__ import annotations
 

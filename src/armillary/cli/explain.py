@@ -1,4 +1,4 @@
-"""`armillary explain`: what a saved result says, and the reasons for its time."""
+"""`armillary explain`: the summary of a saved result, and the reasons for its time."""
 
 from __future__ import annotations
 

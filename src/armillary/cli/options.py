@@ -1,4 +1,4 @@
-"""Options that several commands have: what means the same is called the same, and is declared here once.
+"""Options shared by several commands: each meaning has one name, and is declared here once.
 
 `tests/cli/test_names.py` holds every command to it.
 """
@@ -56,7 +56,7 @@ IMAGE = "(.png, .svg or .pdf)"
 
 
 def network_model(usual: str) -> Decorator:
-    """Return the option of the network model, with what says which one it `usual`ly is."""
+    """Return the option of the network model; `usual` describes its default."""
     where = OneOf("armillary.platform.network:NETWORK_MODELS")
     text = f"How messages share links; by default {usual}."
     return option("--network-model", type=where, heading=MACHINE, help=text)
@@ -75,7 +75,7 @@ csv_option: Decorator = option(
 
 
 def consented(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    """Let this command and its workers, and no other, start programs."""
+    """Allow only this command and its workers to start programs."""
     from armillary.base.allowed import allow
 
     if wanted and not ctx.resilient_parsing:
@@ -83,7 +83,7 @@ def consented(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 
 def programs_option(function: Any) -> Any:
-    """Add ``--allow-programs``, to each command that reads studies: without, none of their programs is started."""
+    """Add ``--allow-programs`` to a command that reads studies; without it, none of their programs is started."""
     return option(
         "--allow-programs", is_flag=True, expose_value=False, callback=consented, heading=MACHINE,
         help="Allow files to start the programs that they name, as compute model subprocess does.",
@@ -125,7 +125,7 @@ def machine_option(text: str, **extra: Any) -> Decorator:
 
 
 def counted_machine_option() -> Decorator:
-    """Add ``--machine``, which is needed: a machine of any size."""
+    """Add a required ``--machine``: a machine of any size."""
     text = "A preset, which may be counted (64xdgx-h100, 4xgb200-nvl72, 512xh100), or a platform file."
     return machine_option(text, required=True)
 
@@ -158,13 +158,13 @@ def profile_option(text: str = "Simulation semantics.") -> Decorator:
 
 
 def ranks_option(text: str, **extra: Any) -> Decorator:
-    """Add ``--ranks``: how many NPUs, of which each has a rank."""
+    """Add ``--ranks``: the number of NPUs, with one rank each."""
     # By default the number of cores.
     return option("--ranks", type=click.IntRange(extra.pop("least", 1)), metavar="N", help=text, **extra)
 
 
 def workers_option(text: str = "Number of processes.", *, default: int | None = 1, **extra: Any) -> Decorator:
-    """Add ``--workers``; None as the default is one for each core."""
+    """Add ``--workers``; a default of None is one per core."""
     return option(
         "--workers", type=click.IntRange(1), default=default, show_default=default is not None, metavar="N",
         help=text, **extra,
@@ -193,7 +193,7 @@ efficiency_option: Decorator = option(
 
 
 def with_efficiency(platform: Platform, percent: str | None, trace: Trace | None = None) -> Platform:
-    """Return a platform on which kernels reach so much of the peaks; None: what it says itself.
+    """Return a platform on which kernels reach this share of the peaks; None: the platform's own share.
 
     Args:
         platform: The machine.
@@ -249,7 +249,7 @@ def terms_options(function: Any) -> Any:
 
 
 def chosen_terms(platform: Platform, no_terms: bool) -> Platform:
-    """Return a platform without terms if that was asked for."""
+    """Return a platform, without terms if `no_terms`."""
     if not no_terms:
         return platform
     from armillary.explore.term_costs import with_terms

@@ -1,4 +1,4 @@
-"""What commands share: the files a result can be written to, tables, progress."""
+"""Shared by commands: the files to which a result can be written, tables, progress."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class Outputs:
     html: Path | None = None
 
     def present(self, result: Timeline, *, quiet: bool = False, shown: Result | None = None) -> None:
-        """Print the summary, write every file that was asked for, and name it unless `quiet`.
+        """Print the summary, write every requested file, and name it unless `quiet`.
 
         Args:
             result: The run.
             quiet: Name no file.
-            shown: The run with its machine, for a page that says what changes would do.
+            shown: The run with its machine, for a page that shows the effects of changes.
         """
         from armillary import report
 
@@ -63,7 +63,7 @@ class Outputs:
         self._write(writers, quiet)
 
     def present_jobs(self, result: JobsResult) -> None:
-        """Print a table of several jobs, and write and name every file that was asked for."""
+        """Print a table of several jobs, and write and name every requested file."""
         from armillary import report
 
         report.print_jobs(result)
@@ -133,19 +133,19 @@ def show_as_page(path: Path, found: Shown) -> None:
 
 
 def write_html(path: Path | None, found: Shown) -> None:
-    """Write a result as one page where that was asked for, and name the file."""
+    """Write a result as one page if requested, and name the file."""
     if path is not None:
         show_as_page(path, found)
         say(f"wrote {path}", err=True)
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print one line, to standard error if `err`: a name in it forges no other."""
+    """Print one line, to standard error if `err`; a name in it cannot start another line."""
     click.echo(one_line(text), err=err)
 
 
 def write_json(path: Path | None, value: Any) -> None:
-    """Write a value as JSON where that was asked for, and name the file."""
+    """Write a value as JSON if requested, and name the file."""
     if path is not None:
         write_text(path, json_text(value, indent=1) + "\n")
         say(f"wrote {path}", err=True)

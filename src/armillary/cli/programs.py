@@ -1,7 +1,7 @@
-"""Programs under the names of other people's, and what puts them where scripts look for them.
+"""Programs with the names of other people's programs, and their installation where scripts look for them.
 
-A program is a command of ours with some words before those that it is called with. Console scripts call the functions
-at the end; what `install` writes calls this module with the name.
+A program is one of our commands with some words before its arguments. Console scripts call the functions at the end;
+the files that `install` writes call this module with the name.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
 
 
 def _module(name: str) -> str:
-    """Return a module that is a program: ``python -m`` runs it, and so does its ``main``."""
+    """Return a module that is a program: ``python -m`` and its ``main`` run it."""
     return (
         "import sys\n\nfrom armillary.cli.programs import call\n\n\n"
         f'def main():\n    call("{name}", sys.argv[1:])\n\n\nif __name__ == "__main__":\n    main()\n'
@@ -76,7 +76,7 @@ CHAKRA_MODULES = {
 def install(
     folder: Path, paths: Mapping[str, str], origin: str, modules: Mapping[str, str] | None = None
 ) -> list[Path]:
-    """Put programs at paths below a folder, all or none of them; those that were put there before are replaced.
+    """Install programs at paths below a folder, all or none of them; earlier installed ones are replaced.
 
     Args:
         folder: It is made where it is missing.

@@ -277,7 +277,7 @@ def command(
 
 
 def pytorch_trace(source: str, from_one_rank: bool = False) -> Trace:
-    """Return what PyTorch recorded, a file or the folder of all ranks, converted; prints what was assumed."""
+    """Return a PyTorch recording, a file or the folder of all ranks, converted; prints the assumptions."""
     from armillary.convert import front_end
     from armillary.lab.extrapolation import as_all_ranks
 
@@ -296,7 +296,7 @@ def pytorch_trace(source: str, from_one_rank: bool = False) -> Trace:
 def study_jobs(
     study: Study, profile: str | None, platform: Platform, network_model: str | None, *, fold: bool
 ) -> JobsResult:
-    """Simulate the jobs of a study; those that run the same on as many NPUs share a trace."""
+    """Simulate the jobs of a study; jobs with the same workload and number of NPUs share a trace."""
     from armillary.base.errors import InputError
     from armillary.engine.common.multi_job import simulate_jobs
     from armillary.trace.compose import PlacedJob

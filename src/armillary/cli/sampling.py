@@ -1,4 +1,4 @@
-"""`armillary run --samples`: what it excludes, and how its result is shown."""
+"""`armillary run --samples`: the options that it excludes, and the presentation of its result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def check_sample_options(outputs: Outputs, others: dict[str, object]) -> None:
-    """Refuse options that do not go with ``--samples``.
+    """Refuse options that exclude ``--samples``.
 
     Raises:
         UsageError: names them.
@@ -25,7 +25,7 @@ def check_sample_options(outputs: Outputs, others: dict[str, object]) -> None:
 
 
 def present_samples(found: Samples, outputs: Outputs) -> None:
-    """Print the result, and write and name every file that was asked for."""
+    """Print the result, and write and name every requested file."""
     from armillary.explore.samples.show import cause_table, headline, notes, picture, quantile_table
     from armillary.report.summary import first_lines
 

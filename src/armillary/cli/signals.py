@@ -1,4 +1,4 @@
-"""Signals that end a command end it as Ctrl-C does: what is not complete is removed, and its processes are ended."""
+"""Signals that end a command act like Ctrl-C: incomplete files are removed, and its processes are stopped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasa
 
 
 class Ended(KeyboardInterrupt):
-    """A signal that ends a command has come; whatever cleans up after Ctrl-C does so now."""
+    """A signal that ends a command has arrived; the cleanup is that of Ctrl-C."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Ended(KeyboardInterrupt):
 
 @contextmanager
 def ended_cleanly() -> Iterator[None]:
-    """Raise `Ended` where SIGTERM or SIGHUP would end this process; one that is ignored (``nohup``) stays so."""
+    """Raise `Ended` when SIGTERM or SIGHUP would end this process; an ignored signal (``nohup``) stays ignored."""
     ours = [number for number in _SIGNALS if _ends(number)]
     if os.name != "posix" or not ours or threading.current_thread() is not threading.main_thread():
         yield
@@ -91,9 +91,9 @@ def _raise(number: int, _: FrameType | None) -> NoReturn:
 
 
 def _once_more(hook: Callable[[Any], object]) -> Callable[[Any], None]:
-    """Return a hook for errors that nobody can catch: one of a signal comes again, a little later.
+    """Return a hook for errors that nobody can catch: an error of a signal is raised again, a little later.
 
-    Where C calls Python, as LLVM does while it compiles, such an error is printed and lost.
+    If C calls Python, as LLVM does while it compiles, such an error is printed and lost.
     """
 
     def lost(found: Any) -> None:

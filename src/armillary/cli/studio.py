@@ -1,4 +1,4 @@
-"""`armillary studio`: a local web application to play with."""
+"""`armillary studio`: a local web application."""
 
 from __future__ import annotations
 

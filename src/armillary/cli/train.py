@@ -25,7 +25,7 @@ measurements of the machine, and a software adds its measured overheads. Options
 
 
 def step_options(function: Any) -> Any:
-    """Add what a step is predicted of, MODEL, ``--machine``, ``--software`` and a plan, and ``--out``."""
+    """Add the inputs of a prediction, MODEL, ``--machine``, ``--software`` and a plan, and ``--out``."""
     add_model = click.argument("name", metavar="MODEL", shell_complete=complete_models)
     add_software = option(
         "--software", metavar="NAME", shell_complete=complete_software, heading="Machine",
@@ -88,7 +88,7 @@ def present(found: Prediction) -> None:
 
 
 def take_away(folder: Path | None, found: Prediction, name: str) -> None:
-    """Write what there is to take away of a prediction for a model of this name, if a folder is given."""
+    """Write the files of a prediction for a model of this name, if a folder is given."""
     if folder:
         from armillary.explore.training.takeaway import left_out, write
 

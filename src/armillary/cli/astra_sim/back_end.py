@@ -1,4 +1,4 @@
-"""Flags that ASTRA-sim's programs with a packet simulator behind them have in common."""
+"""Common flags of ASTRA-sim's programs with a packet simulator."""
 
 from __future__ import annotations
 
@@ -45,5 +45,5 @@ def back_end_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def scales(flags: dict[str, str | None]) -> list[str]:
-    """Return flags that go through as text: the reader of ASTRA-sim's files also parses their values."""
+    """Return flags to pass on as text, because the reader of ASTRA-sim's files also parses their values."""
     return [f"--{name.replace('_', '-')}={value}" for name, value in flags.items() if value is not None]

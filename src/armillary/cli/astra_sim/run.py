@@ -145,7 +145,7 @@ def command(
 def show_log(
     log: ResultLog, logging: Logging, folder: str | None, heading: str = "", ending: str = ""
 ) -> None:
-    """Print a log between a heading and an ending, and write its files into a folder; without one print terse lines."""
+    """Print a log between a heading and an ending, and write its files; without a folder print terse lines."""
     from armillary.report.astra_log import write_log_files
 
     for warning in [*log.timeline.info["warnings"], *log.warnings, *logging.warnings]:
@@ -160,7 +160,7 @@ def show_log(
 
 
 def unknown_words(ctx: click.Context) -> list[str]:
-    """Return a warning for each word that is no flag of this command, nor the value of one."""
+    """Return a warning for each word that is neither a flag of this command nor the value of one."""
     known = [name for param in ctx.command.params for name in param.opts if name.startswith("--")]
     words = [word for word in ctx.args if word.startswith("-")]
     return [

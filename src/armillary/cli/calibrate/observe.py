@@ -1,4 +1,4 @@
-"""`armillary calibrate observe`: a machine file from what was measured on a cluster."""
+"""`armillary calibrate observe`: a machine file from measurements of a cluster."""
 
 from __future__ import annotations
 

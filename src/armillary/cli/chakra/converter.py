@@ -30,7 +30,7 @@ def command(log_filename: str | None) -> None:
 @click.option("--output", type=OUTPUT, required=True, metavar="ET", help="The Chakra trace to write.")
 @click.option("--simulate", is_flag=True, help="Also print how long the dependencies alone take.")
 def pytorch(source: Path, output: Path, simulate: bool) -> None:
-    """Convert what trace_link wrote, into one file."""
+    """Convert the output of trace_link to one file."""
     from armillary.base.units import format_time
     from armillary.convert import front_end
     from armillary.report.trace_timeline import as_soon_as_possible
@@ -59,7 +59,7 @@ def pytorch(source: Path, output: Path, simulate: bool) -> None:
     "--num-passes", type=click.IntRange(min=1), required=True, metavar="N", help="Training iterations."
 )
 def text(source: Path, output: str, num_npus: int, num_passes: int) -> None:
-    """Convert a text workload, into one file for each rank."""
+    """Convert a text workload to one file per rank."""
     from armillary.convert import front_end
     from armillary.trace import write_trace
 

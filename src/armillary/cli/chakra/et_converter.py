@@ -1,4 +1,4 @@
-"""`armillary chakra et_converter`: the flags of Chakra's converter of 2024, which tutorials of that year type."""
+"""`armillary chakra et_converter`: the flags of Chakra's converter of 2024, which tutorials of that year use."""
 
 from __future__ import annotations
 

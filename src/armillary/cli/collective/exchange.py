@@ -1,4 +1,4 @@
-"""`armillary collective exchange`: all-to-alls of tokens for experts, by what each token chose."""
+"""`armillary collective exchange`: all-to-alls of tokens for experts, for given choices of the tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`armillary collective schedule`: how far each scheduler of chunks is from optimal."""
+"""`armillary collective schedule`: how far each chunk scheduler is from the optimum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`armillary collective time`: what a fit says."""
+"""`armillary collective time`: the time of a collective according to a fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`armillary generate list`: the models that are built in."""
+"""`armillary generate list`: the built-in models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`armillary generate memory`: what training or inference holds in memory, and whether it fits."""
+"""`armillary generate memory`: the memory of training or inference, and whether it fits."""
 
 from __future__ import annotations
 

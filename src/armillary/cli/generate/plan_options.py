@@ -1,4 +1,4 @@
-"""Options of a plan, made from its schema, so that names, choices, defaults and helps are written once."""
+"""Options of a plan, generated from its schema, so that names, choices, defaults and help texts are defined once."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class PlanOptions:
 
     @contextmanager
     def keys(self) -> Iterator[dict[str, Any]]:
-        """Give the keys of options and file, which may be too few; errors of a plan made of them say whose they are.
+        """Yield the keys of options and file, which may be incomplete; errors of a plan built from them name a source.
 
         Raises:
             InputError: the file cannot be read, or a key is wrong; names the option, or the file and the line.
@@ -147,7 +147,7 @@ class PlanOptions:
 
 
 def _written(document: Document, place: KeyPath) -> KeyPath:
-    """Return where a file has a key of a plan: alone, or in its section."""
+    """Return the place of a plan key in a file: at the top level, or in its section."""
     from armillary.explore.training.plan_keys import ALONE
 
     return next(((key,) for key, known in ALONE.items() if known == place and key in document.data), place)

@@ -40,7 +40,7 @@ def show_generated(table: Table, found: Totals) -> None:
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be done with a trace.
+    """What to do with a trace.
 
     Attributes:
         folder: Where to write it; None: nowhere.
@@ -55,7 +55,7 @@ class Request:
     outputs: Outputs
 
     def platform(self) -> Platform | None:
-        """Return the machine, checked as all else that is asked for.
+        """Return the machine, after checking all requested outputs.
 
         Raises:
             InputError: the folder is there already, or the machine cannot be read.
@@ -84,7 +84,7 @@ class Request:
             trace: The trace.
             platform: What `platform` returned.
             described: The trace for ``--json``; the result is added.
-            more: What there is to say about a result besides its summary.
+            more: Text to print after the summary of a result.
         """
         from armillary.base.files import write_text
 

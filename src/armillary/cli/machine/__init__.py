@@ -1,4 +1,4 @@
-"""`armillary machine`: machine descriptions as they are understood, and the known systems."""
+"""`armillary machine`: machine descriptions as Armillary reads them, and the known systems."""
 
 from __future__ import annotations
 

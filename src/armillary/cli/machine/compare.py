@@ -1,4 +1,4 @@
-"""`armillary machine compare`: which of several machines trains a model fastest, for how much, and how surely."""
+"""`armillary machine compare`: which of several machines trains a model fastest, at what cost, and how certainly."""
 
 from __future__ import annotations
 

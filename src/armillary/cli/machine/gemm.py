@@ -1,4 +1,4 @@
-"""`armillary machine gemm`: ask the compute model of a machine for GEMMs."""
+"""`armillary machine gemm`: time GEMMs with the compute model of a machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`armillary machine show`: a machine description as it is understood."""
+"""`armillary machine show`: a machine description as Armillary reads it."""
 
 from __future__ import annotations
 

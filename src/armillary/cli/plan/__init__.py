@@ -1,4 +1,4 @@
-"""`armillary plan`: which plan or point is best, how to spend bandwidth, and what a step or a whole run costs."""
+"""`armillary plan`: the best plan or point, the allocation of bandwidth, and the cost of a step or a whole run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`armillary plan cost`: what a machine costs to buy and to run, and what a step and a run of it cost."""
+"""`armillary plan cost`: the cost of buying and running a machine, and of a step and a whole run on it."""
 
 from __future__ import annotations
 

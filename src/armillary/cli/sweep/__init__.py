@@ -1,4 +1,4 @@
-"""`armillary sweep`: the points of a sweep file, and the results that are kept of them."""
+"""`armillary sweep`: the points of a sweep file, and their stored results."""
 
 from __future__ import annotations
 

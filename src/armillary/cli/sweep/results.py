@@ -1,4 +1,4 @@
-"""`armillary sweep results`: what is in a store of a sweep, also while it is filled."""
+"""`armillary sweep results`: the contents of a sweep store, even during a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`armillary trace attack`: say what a trace gives away about its model."""
+"""`armillary trace attack`: show what a trace reveals about its model."""
 
 from __future__ import annotations
 

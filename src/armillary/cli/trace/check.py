@@ -1,4 +1,4 @@
-"""`armillary trace check`: look for what would stop or falsify a simulation."""
+"""`armillary trace check`: find problems that would stop or falsify a simulation."""
 
 from __future__ import annotations
 

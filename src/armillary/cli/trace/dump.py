@@ -1,4 +1,4 @@
-"""`armillary trace dump`: nodes as JSON, one a line."""
+"""`armillary trace dump`: nodes as JSON, one per line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from armillary.cli.trace import SUBCOMMANDS, files_argument
 )
 @files_argument
 def command(files: tuple[str, ...]) -> None:
-    """Print nodes as JSON, one a line, after a line for each file."""
+    """Print nodes as JSON, one per line, after a line for each file."""
     from armillary.trace import node_at, read_graph
     from armillary.trace.json_layout import node_to_dict, plain
 

@@ -1,4 +1,4 @@
-"""`armillary trace extrapolate`: from a trace to that of more ranks, other batches or hardware."""
+"""`armillary trace extrapolate`: extrapolate a trace to more ranks, other batches or hardware."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def _axes_table(found: Extrapolated) -> Table:
 
 
 def _unclassified(found: Extrapolated) -> str:
-    """Return how much work no rule knows; a share that is not 0 names most of it."""
+    """Return how much work no rule classifies; a share above 0 names most of it."""
     work = found.unclassified
     text = f"No rule classified {work.operations:.1%} of the operations and {work.bytes:.1%} of the bytes of kernels"
     if not work.names:

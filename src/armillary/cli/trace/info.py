@@ -1,4 +1,4 @@
-"""`armillary trace info`: count what is in trace files."""
+"""`armillary trace info`: count the contents of trace files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @files_argument
 @json_option()
 def command(files: tuple[str, ...], json_file: Path | None) -> None:
-    """Count what is in trace files (.et, plain, gzip or zstd, or .json)."""
+    """Count the contents of trace files (.et, plain, gzip or zstd, or .json)."""
     from armillary.trace import info as describe
     from armillary.trace import read_graph
 

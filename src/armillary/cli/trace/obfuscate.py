@@ -1,4 +1,4 @@
-"""`armillary trace obfuscate`: hide what a trace says about its model, and keep how it runs."""
+"""`armillary trace obfuscate`: hide what a trace reveals about its model, but preserve how it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`armillary trace replay`: execute a Chakra trace on this hardware, measured against simulated."""
+"""`armillary trace replay`: execute a Chakra trace on this hardware, and compare measured with simulated times."""
 
 from __future__ import annotations
 

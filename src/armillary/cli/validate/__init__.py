@@ -1,4 +1,4 @@
-"""`armillary validate`: predictions beside measurements, and published studies made again."""
+"""`armillary validate`: predictions compared with measurements, and reproduced studies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`armillary validate`, without a command: predictions beside measurements of real machines."""
+"""`armillary validate`, without a command: predictions compared with measurements of real machines."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def command(
 
 @contextmanager
 def _bars() -> Iterator[Told | None]:
-    """Show on a terminal how far each validation is; nothing in a pipe."""
+    """Show the progress of each validation on a terminal; nothing in a pipe."""
     if not sys.stderr.isatty():
         yield None
         return

@@ -1,4 +1,4 @@
-"""`armillary generate learn evaluate`: how good made traces are."""
+"""`armillary generate learn evaluate`: the quality of sampled traces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`armillary validate reproduce`: published studies, made again."""
+"""`armillary validate reproduce`: reproduced published studies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SUBCOMMANDS = {
 
 
 class _Studies(LazyGroup):
-    """Makes the commands of studies from what these assume."""
+    """Builds the commands of studies from their assumptions."""
 
     # Studies are not modules of their own here: their commands are made from what they assume.
     def load(self, name: str) -> click.Command:
