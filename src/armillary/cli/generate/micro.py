@@ -95,7 +95,7 @@ _TESTS = "What is tested"
         help="Also run each collective beside a compute node that takes RATIO times as long.")  # fmt: skip
 @machine_option("Machine to simulate; the workload of a study is ignored.")
 @astra_sim_options
-@ranks_option("Number of NPUs, if --out needs no machine.", least=2, heading="Machine")
+@ranks_option("Number of NPUs, instead of a machine, with --out.", least=2, heading="Machine")
 @profile_option("Simulation semantics.  [default: physical; astra-sim with --system]")
 @option(
     "-o", "--out", type=NEW_FOLDER, metavar="DIR", help="Write traces and a manifest instead of simulating."

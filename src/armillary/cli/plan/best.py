@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     metavar="FILE",
     heading="Search",
-    help="Rank only these plans: a YAML or JSON list of mappings, whose keys are those of a plan.",
+    help="Rank only these plans: a YAML or JSON list of mappings with the keys of a plan.",
 )
 @top_option("Plans", 10, heading="Search")
 @html_option()
