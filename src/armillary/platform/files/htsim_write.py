@@ -108,13 +108,13 @@ def _tree(topology: Topology, graph: _Graph) -> str:
             (up if level[tail] < level[head] else down)[min(level[tail], level[head])].update(links)
     # (tiers) neighbours below a switch, and links to each of them.
     below = [_one(topology, at, {len(under[node]) for node in nodes}) for at, nodes in enumerate(tiers)]
-    bundle = [
+    cables = [
         _one(topology, at, {len(links) for node in nodes for links in under[node].values()})
         for at, nodes in enumerate(tiers)
     ]
-    pods = _pods(topology, under, tiers, bundle[0] * below[0])
+    pods = _pods(topology, under, tiers, cables[0] * below[0])
     middle, above = len(tiers[1]) // len(pods), len(tiers[-1])
-    radix_up = (middle * bundle[1], above // middle * bundle[-1])
+    radix_up = (middle * cables[1], above // middle * cables[-1])
     lines = [f"Nodes {npus}", f"Tiers {len(tiers)}", f"Podsize {npus // len(pods)}"]
     before = 0.0
     for at in range(len(tiers)):
@@ -125,10 +125,10 @@ def _tree(topology: Topology, graph: _Graph) -> str:
         if at and rise.room < UNBOUNDED:
             lines.append(f"Queue_Up {rise.room}")
         lines += [f"Tier {at}", f"Downlink_speed_Gbps {_whole(topology, fall.rate * 8, 'Gb/s')}"]
-        lines.append(f"Radix_Down {below[at] * bundle[at]}")
+        lines.append(f"Radix_Down {below[at] * cables[at]}")
         if at < len(tiers) - 1:
             lines.append(f"Radix_Up {radix_up[at]}")
-        lines += [f"Bundle {bundle[at]}"] * (at > 0)
+        lines += [f"Bundle {cables[at]}"] * (at > 0)
         lines.append(f"Downlink_Latency_ns {_whole(topology, latency, 'ns')}")
         lines += [f"Switch_Latency_ns {_whole(topology, before, 'ns')}"] * (before != 0)
         lines += [f"Queue_Down {fall.room}"] * (fall.room < UNBOUNDED)
