@@ -210,7 +210,7 @@ class Build:
             "ports": lines.network_ports + lines.memory.count + lines.host.count, "channels": len(tables.channel_at),
             "slots_per_rank": max([1, *slots]), "pairs": tables.pairs, "lines": lines.count,
             "slots": len(self.slot_ready), "servers": self.platform.npus + 1, "most_ports": max([1, *used]),
-            "chosen": self.chosen, "asking": self.asking,
+            "chosen": self.chosen, "asking": self.asking, "dimensions": len(lines.rates),
         }  # fmt: skip
 
     def _class(self, cls: int) -> View:
