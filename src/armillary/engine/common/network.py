@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import ceil
 from typing import Any, Protocol
 
@@ -70,6 +70,20 @@ def path(dimensions: tuple[Dimension, ...], source: Ranks, destination: Ranks) -
         here, there = source // stride % dimension.size, destination // stride % dimension.size
         crossed.append(np.where(here == there, 0, hops(dimension, here, there)))
     return crossed
+
+
+def path_between(dimensions: tuple[Dimension, ...], source: int, destination: int) -> tuple[int, ...]:
+    """Return what `path` returns for two ranks."""
+    return tuple(
+        _hops_between(each.topology, each.size, source // stride % each.size, destination // stride % each.size)
+        for each, stride in zip(dimensions, strides(dimensions), strict=True)
+    )
+
+
+@lru_cache(maxsize=1 << 14)
+def _hops_between(topology: str, size: int, here: int, there: int) -> int:
+    # Arrays of one number take longer than the question.
+    return 0 if here == there else int(TOPOLOGIES[topology].hops(np.array(here), np.array(there), size))
 
 
 def between(platform: Platform, dims: Iterable[int]) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import ceil
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +20,13 @@ from armillary.engine.physical.nodes import COMPUTE, CPU, PhysicalNodes, slots_o
 from armillary.engine.physical.plans import Channels, Lines, Plans, fill_messages, fill_transfers, priorities
 from armillary.engine.physical.program import PhysicalProgram
 from armillary.engine.physical.workload import ListedWorkload, PhysicalWorkload
-from armillary.platform.model import Platform
+from armillary.platform.kernels import Compute
+from armillary.platform.model import Npu, Platform
 from armillary.trace import Trace
 from armillary.trace.grid import MOST_NODES
+
+if TYPE_CHECKING:
+    from armillary.engine.physical.grid import GridWorkload
 
 Ints = NDArray[np.int64]
 
@@ -31,7 +37,7 @@ class Paces:
     def __init__(self, workload: PhysicalWorkload) -> None:
         self.workload, self.platform = workload, workload.platform
         self._nodes: dict[tuple[int, float, int], PhysicalNodes] = {}
-        self._slots: dict[tuple[int, ...], Ints] = {}
+        self._slots = workload.slot_numbers
         self._views: dict[tuple[int, int], View] = {}
 
     def view(self, rank: int) -> View:
@@ -116,7 +122,26 @@ def _workload(trace: Trace, platform: Platform) -> PhysicalWorkload:
         return ListedWorkload(trace, platform)
     from armillary.engine.physical.grid import GridWorkload
 
-    return GridWorkload(trace, platform)
+    kind, known = _apart_from_times(platform), _workloads.get(trace)
+    workload = known[1].on(platform) if known and known[0] == kind else None
+    if workload is None:
+        workload = GridWorkload(trace, platform)
+    _workloads[trace] = kind, workload
+    return workload
+
+
+_workloads: WeakKeyDictionary[Trace, tuple[Platform, GridWorkload]] = WeakKeyDictionary()
+"""Of traces that are still in use: what was read of them last, and on which machine apart from its times."""
+
+
+def _apart_from_times(platform: Platform) -> Platform:
+    """Return a machine that is equal for machines that differ in the speed of NPUs and links only."""
+    dimensions = tuple(
+        replace(each, name="", bandwidth=1.0, latency=0.0, port=None) for each in platform.dimensions
+    )
+    # What a compute model makes of kernels is asked for anew each time.
+    compute = Compute(replay=platform.compute.replay)
+    return replace(platform, dimensions=dimensions, npu=Npu(), compute=compute, warnings=())
 
 
 def _check_size(trace: Trace, classes: Ints) -> None:
