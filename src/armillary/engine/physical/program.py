@@ -65,7 +65,7 @@ def least_ticks(
     found, at = [], 0
     for cls, view in enumerate(views):
         nodes = view.nodes
-        least = np.where(np.isin(nodes.kind, (lk.FIXED, lk.STORE)), nodes.ticks, 0)
+        least = np.where((nodes.kind == lk.FIXED) | (nodes.kind == lk.STORE), nodes.ticks, 0)
         kind = nodes.kind[nodes.items]
         own = items[at : at + len(kind)]
         at += len(kind)
