@@ -275,8 +275,8 @@ class Sharded(Replicated):
 
     @property
     def waits(self) -> bool:
-        """See `Replicated`: a bucket that is open is reduced with the next gradients."""
-        return not self.open
+        """See `Replicated`: a bucket that is open is reduced with the next gradients, and so are partial ones here."""
+        return not self.every_microbatch and not self.open
 
     def _until(self, now: int) -> int:
         """Return the last use whose gather is placed by a use."""
