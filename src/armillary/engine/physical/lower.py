@@ -174,8 +174,9 @@ class Build:
         self.plans = Plans(workload, self.lines, scale)
         self.channels = channels(workload, classes, self.tables, self.lines, scale)
         self.slot_ready: list[int] = []
-        self.chunk_flows = self.chosen = self.asking = 0
-        """Numbers of chunk flows, of chunks that choose their route, and of members that may wait for such a choice."""
+        self.chunk_flows = self.chosen = self.asking = self.batch_rows = 0
+        """Numbers of chunk flows, of chunks that choose their route, of members that may wait for such a choice, and of
+        rows of chunk batches."""
 
     def assemble(self, warnings: list[str]) -> PhysicalProgram:
         """Lay out all tables."""
@@ -188,8 +189,11 @@ class Build:
         channels[lk.CN_CHUNK_FLOW :: lk.CN_COLUMNS] += self.chunk_flows
         self.chunk_flows += len(tables.channel_at)
         items = np.concatenate(tables.items) if tables.items else np.zeros((0, lk.I_COLUMNS), np.int64)
+        row = items[:, lk.I_ROW]
+        items[:, lk.I_ROW] = np.where(row < 0, ~row + tables.rows, row)
+        tables.rows += self.batch_rows
         flat = {
-            "NODES": tables.nodes, "CHILDREN": tables.children, "PACES": tables.paces, "RANKS": tables.ranks,
+            "NODES": tables.nodes, "TURNS": turns_of(tables.nodes), "CHILDREN": tables.children, "PACES": tables.paces, "RANKS": tables.ranks,
             "ITEMS": items,
             "PLANS": plans.rows, "PHASES": plans.phase_rows, "COMMS": comms, "RING_ENTRY": lines.entries,
             "LINE_ROWS": lines.rows, "LINES": lines.members, "LINE_PORTS": lines.ports,
@@ -270,19 +274,25 @@ class Build:
         tables, slots = self.tables, view.slots()
         of_call = np.zeros((len(view.calls), 5), np.int64)
         per_call = np.zeros((2, len(view.calls)), np.int64)
+        batches = np.zeros(len(view.calls), np.bool_)
         for j, call in enumerate(view.calls):
             comm = self.comm_at[(cls, slots[call.comm])]
             plan = self.plans.plan(comm, call)
             ordinal = tables.ordinal(cls, comm.number)
             of_call[j] = plan.number, comm.number, comm.local[cls], plan.chunks, ordinal
             per_call[:, j] = plan.chunks * len(plan.phases), plan.chunks if plan.chunk_routes.choices else 0
+            batches[j] = plan.chunk_batch
         # Per distinct call, then spread over the items by index: a graph repeats few calls many times.
         own = view.call[which]
         columns = [lk.I_PLAN, lk.I_COMM, lk.I_LOCAL, lk.I_CHUNKS, lk.I_ORDINAL]
         items[which[:, None], columns] = of_call[own]
         rows, asking = per_call[:, own]
-        items[which, lk.I_ROW] = tables.rows + np.cumsum(rows) - rows
-        tables.rows += int(rows.sum())
+        # Rows of chunk batches are rarely written: they stand apart, behind all others, so that these lie close together.
+        batch = batches[own]
+        first = np.cumsum(np.where(batch, 0, rows)) + tables.rows
+        behind = np.cumsum(np.where(batch, rows, 0)) + self.batch_rows
+        items[which, lk.I_ROW] = np.where(batch, ~(behind - rows), first - rows)
+        tables.rows, self.batch_rows = int(first[-1]), int(behind[-1])
         self.asking += int(asking.sum())
         items[which, lk.I_RANK] = cls
         items[which, lk.I_NODE] = view.nodes.items[which]
@@ -313,3 +323,16 @@ class Build:
             self.chunk_flows += times * chunk_flows
             self.chosen += times * choosing
         return rows
+
+
+def turns_of(graphs: list[Ints]) -> list[Ints]:
+    """Return the table TURNS, given the rows of NODES of every graph."""
+    found = []
+    for rows in graphs:
+        slot = rows[:, lk.N_SLOT]
+        order = np.argsort(slot, kind="stable")
+        counts = np.bincount(slot)
+        place = np.empty(len(slot), np.int64)
+        place[order] = np.arange(len(slot)) - np.repeat(np.cumsum(counts) - counts, counts)
+        found.append(place)
+    return found
