@@ -167,6 +167,18 @@ class CollectiveCall:
     pace: int = 0
     """Thousandths of the links' bandwidth that a kernel reaches which sends itself; 0: a library sends."""
 
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.comm, self.operation, self.size, self.involved, self.custom, self.root, self.splits, self.pace))
+
+    def __hash__(self) -> int:
+        # `splits` may be thousands of numbers, and a call is looked up often.
+        return self._hash
+
+    def __getstate__(self) -> dict[str, object]:
+        """Return the fields alone: hashes of texts differ between processes."""
+        return {name: value for name, value in vars(self).items() if name != "_hash"}
+
 
 @dataclass(frozen=True, eq=False)
 class Communicator:
