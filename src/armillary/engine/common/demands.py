@@ -60,14 +60,15 @@ class Demands:
             made = self._made(call, comm)
             if made.grid:
                 # Groups at the same places need the same, and behind a switch every place is like every other.
-                at = tuple((d, self._places(made, d) if not call.splits else made.places[d].tobytes()) for d in made.spanned)
+                at = tuple((d, self._places(made, d, call)) for d in made.spanned)
                 made = self._grids.setdefault((at, bool(call.splits)), made)
             self._groups[key] = made
         return self._groups[key]
 
-    def _places(self, group: Group, d: int) -> bytes | int:
-        places, dimension = group.places[d], self._dimensions[d]
-        return len(places) if dimension.topology == "Switch" else places.tobytes()
+    def _places(self, group: Group, d: int, call: CollectiveCall) -> bytes | int:
+        # What each member sends to each other follows their order.
+        alike = self._dimensions[d].topology == "Switch" and not call.splits
+        return len(group.places[d]) if alike else group.places[d].tobytes()
 
     def _made(self, call: CollectiveCall, comm: Communicator) -> Group:
         platform, dimensions = self.platform, self._dimensions

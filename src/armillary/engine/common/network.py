@@ -75,7 +75,9 @@ def path(dimensions: tuple[Dimension, ...], source: Ranks, destination: Ranks) -
 def path_between(dimensions: tuple[Dimension, ...], source: int, destination: int) -> tuple[int, ...]:
     """Return what `path` returns for two ranks."""
     return tuple(
-        _hops_between(each.topology, each.size, source // stride % each.size, destination // stride % each.size)
+        _hops_between(
+            each.topology, each.size, source // stride % each.size, destination // stride % each.size
+        )
         for each, stride in zip(dimensions, strides(dimensions), strict=True)
     )
 
@@ -169,7 +171,8 @@ class CollectiveCall:
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.comm, self.operation, self.size, self.involved, self.custom, self.root, self.splits, self.pace))
+        own = self.comm, self.operation, self.size, self.involved, self.custom, self.root
+        return hash((*own, self.splits, self.pace))
 
     def __hash__(self) -> int:
         # `splits` may be thousands of numbers, and a call is looked up often.

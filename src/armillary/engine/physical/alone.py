@@ -1,9 +1,9 @@
 """Collectives that meet nobody on their ports: they take a known time, so they run as kernels do.
 
-Tensor parallelism makes most collectives of a step, and mostly within a node whose links nothing else crosses then. Such
-a collective is a chunk batch of one class of ranks, and it begins when its node starts. If it has its ports for itself
-to the end it lasts as long as its chunks one after the other: three steps of the event loop, two of them with ports to
-be shared anew, become one event.
+Tensor parallelism makes most collectives of a step, and mostly within a node whose links nothing else crosses then.
+Such a collective is a chunk batch of one class of ranks, and it begins when its node starts. If it has its ports for
+itself to the end it lasts as long as its chunks one after the other: three steps of the event loop, two of them with
+ports to be shared anew, become one event.
 
 Only collectives of the ranks of a class, and messages from and to them, use the ports of that class. Collectives of one
 slot (stream) never meet, as a slot runs one node at a time. Those of other slots that come before or after all of them
@@ -26,6 +26,8 @@ from armillary.engine.physical import layout as lk
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+LEAST_SHARE = 0.5
+"""Share of all collectives that must be lone: if they are few, a run that is in vain costs more than they can save."""
 
 
 class _Calls(NamedTuple):
@@ -136,8 +138,7 @@ def alone(program: Simulated) -> Alone | None:
     # Ranks of one graph share rows: a node is of fixed duration for all of them, or for none.
     many, few = (np.bincount(row[each], minlength=len(nodes)) for each in (slice(None), chosen))
     chosen &= many[row] == few[row]
-    # To run twice costs more than a few save.
-    if 2 * int(chosen.sum()) <= len(chosen):
+    if int(chosen.sum()) <= LEAST_SHARE * len(chosen):
         return None
     own, changed = ranks.copy(), nodes.copy()
     spans = zip(ranks[:, lk.R_PACE].tolist(), ranks[:, lk.R_COUNT].tolist(), strict=True)
@@ -178,7 +179,9 @@ def _ordered(uses: _Uses, crosses: Mask, lone: Mask) -> tuple[Mask, Ints, Ints]:
     begin = (np.cumsum(counts) - counts)[uses.rank[one]]
     other = order[_side_by_side(begin, counts[uses.rank[one]])]
     one = np.repeat(one, counts[uses.rank[one]])
-    meets = (uses.slot[one] != uses.slot[other]) & (crosses[uses.plan[one]] & crosses[uses.plan[other]]).any(axis=1)
+    meets = (uses.slot[one] != uses.slot[other]) & (crosses[uses.plan[one]] & crosses[uses.plan[other]]).any(
+        axis=1
+    )
     one, other = one[meets], other[meets]
     before, after = uses.last[other] < uses.first[one], uses.last[one] < uses.first[other]
     lone = lone.copy()

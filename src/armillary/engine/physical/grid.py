@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import copy
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -24,7 +24,13 @@ from armillary.engine.common.items import (
 from armillary.engine.common.network import CollectiveCall, Communicator, Communicators
 from armillary.engine.physical.grid_messages import GridMessages
 from armillary.engine.physical.memory import Groups
-from armillary.engine.physical.nodes import PhysicalNodes, has_accesses, lower_nodes, placed_view
+from armillary.engine.physical.nodes import (
+    PhysicalNodes,
+    differ_in_ticks,
+    has_accesses,
+    lower_nodes,
+    placed_view,
+)
 from armillary.engine.physical.splits import Rows, join, read_splits, with_calls
 from armillary.engine.physical.workload import SET, PhysicalWorkload
 from armillary.platform.model import Platform
@@ -121,7 +127,7 @@ class GridWorkload(PhysicalWorkload):
         None: what its nodes are differs, too, so the trace must be read anew.
         """
         lowered, warnings = self._lower(platform)
-        if not all(map(_differ_in_ticks, lowered, self._lowered)):
+        if not all(map(differ_in_ticks, lowered, self._lowered)):
             return None
         found, warnings = copy(self), [*self._own_warnings, *warnings]
         PhysicalWorkload.__init__(found, platform)
@@ -140,9 +146,7 @@ class GridWorkload(PhysicalWorkload):
     def _lower(self, platform: Platform) -> tuple[list[PhysicalNodes], list[str]]:
         """Return the nodes of all patterns, and what a person should know of the times of their kernels."""
         times = kernel_times(platform, self._patterns, fill=True)
-        lowered = [
-            self._in_axis_sets(lower_nodes(pattern, platform, times)) for pattern in self._patterns
-        ]
+        lowered = [self._in_axis_sets(lower_nodes(pattern, platform, times)) for pattern in self._patterns]
         return lowered, times.warnings if times else []
 
     def _in_axis_sets(self, nodes: PhysicalNodes) -> PhysicalNodes:
@@ -378,18 +382,6 @@ class GridWorkload(PhysicalWorkload):
         place = table[0] // stride % size
         order = np.lexsort((place, table[0] - place * stride))
         return table[:, order].reshape(-1, len(np.unique(place)))
-
-
-def _differ_in_ticks(one: PhysicalNodes, other: PhysicalNodes) -> bool:
-    """Tell whether the nodes of a graph differ in nothing but their ticks."""
-    for column in fields(PhysicalNodes):
-        a, b = getattr(one, column.name), getattr(other, column.name)
-        if column.name == "ticks" or a is b:
-            continue
-        same = np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b
-        if not same:
-            return False
-    return True
 
 
 def _with_ticks(view: View, of: dict[int, Ints]) -> View:

@@ -84,8 +84,8 @@ def offer(prog, st, node, item, tick):
 def run_on(prog, st, r, node, slot, tick):
     """Start a node of fixed duration, and the nodes that certainly follow it at once; returns the last and its end.
 
-    A node that waits for this one only, and for which nothing else waits that this one could free, starts when this one
-    ends, if it is the next of the program in the same slot and all before it have started: then nothing can come between.
+    The only node that waits for this one, and waits for no other, starts when this one ends, if it is the next of the
+    program in the same slot, and all before this one have started: then nothing can come between.
     """
     state = ranks.state(prog, r)
     row = node_row(prog, r, node)

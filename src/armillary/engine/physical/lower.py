@@ -193,8 +193,8 @@ class Build:
         items[:, lk.I_ROW] = np.where(row < 0, ~row + tables.rows, row)
         tables.rows += self.batch_rows
         flat = {
-            "NODES": tables.nodes, "TURNS": turns_of(tables.nodes), "CHILDREN": tables.children, "PACES": tables.paces, "RANKS": tables.ranks,
-            "ITEMS": items,
+            "NODES": tables.nodes, "TURNS": turns_of(tables.nodes), "CHILDREN": tables.children,
+            "PACES": tables.paces, "RANKS": tables.ranks, "ITEMS": items,
             "PLANS": plans.rows, "PHASES": plans.phase_rows, "COMMS": comms, "RING_ENTRY": lines.entries,
             "LINE_ROWS": lines.rows, "LINES": lines.members, "LINE_PORTS": lines.ports,
             "PORTS": lines.port_rates(), "CHANNELS": channels, "CHUNKS": plans.chunk_rows,
@@ -287,7 +287,7 @@ class Build:
         columns = [lk.I_PLAN, lk.I_COMM, lk.I_LOCAL, lk.I_CHUNKS, lk.I_ORDINAL]
         items[which[:, None], columns] = of_call[own]
         rows, asking = per_call[:, own]
-        # Rows of chunk batches are rarely written: they stand apart, behind all others, so that these lie close together.
+        # Rows of chunk batches are rarely written: they stand behind all others, so that these lie close together.
         batch = batches[own]
         first = np.cumsum(np.where(batch, 0, rows)) + tables.rows
         behind = np.cumsum(np.where(batch, rows, 0)) + self.batch_rows

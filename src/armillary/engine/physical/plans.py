@@ -340,9 +340,7 @@ class Plans:
             lines += ring.lines
         plan.lines = max(plan.lines, lines)
 
-    def _times_of(
-        self, plan: Plan, phases: Sequence[PhysicalPhase], size: int
-    ) -> list[tuple[int, int, int]]:
+    def _times_of(self, plan: Plan, phases: Sequence[PhysicalPhase], size: int) -> list[tuple[int, int, int]]:
         """Return latency in ticks, volume in units and ticks at full rate of the phases of a chunk."""
         memory, found = self.workload.platform.npu.memory.bytes_per_s, []
         last = last_latency(

@@ -208,7 +208,7 @@ class Again:
             "outside": choose(outside), "nodes": choose(nodes), "used": choose(self.used),
             "reduced": choose(replicas.reduced[reduced:]),
         }  # fmt: skip
-        made = [] if replicas.every_microbatch else self.gradients
+        noted = [] if replicas.every_microbatch else self.gradients
         repeats.found[key] = Repeat(
             block=_block(
                 placed, outside, base, placing.n_nodes, {"layer": role.first, "micro_batch": microbatch}
@@ -216,7 +216,7 @@ class Again:
             templates=templates,
             state=self._left[0],
             kept=tuple([None if each is None else choose(each) for each in kept]),
-            gradients=tuple([None if each is None else choose(each) for each in made]),
+            gradients=tuple([None if each is None else choose(each) for each in noted]),
             buckets=_moved(replicas.buckets[buckets:], -role.first),
             **choices,
             made=recording.made(),
