@@ -241,8 +241,9 @@ class Again:
         for (number, _), choose in zip(role.uses, repeat.gradients, strict=False):
             if choose:
                 replicas.note(number, choose(pool))
-        replicas.reduced += repeat.reduced(pool)
-        replicas.buckets += _moved(repeat.buckets, role.first)
+        if replicas.every_microbatch:
+            replicas.reduced += repeat.reduced(pool)
+            replicas.buckets += _moved(repeat.buckets, role.first)
         if not replicas.settled:
             for (number, _), node in zip(role.uses, repeat.used(pool), strict=False):
                 replicas.weights(number)
