@@ -208,7 +208,8 @@ def _ports(program: Simulated, plans: Ints) -> tuple[Ints, Ints, Mask, Mask]:
     port = used[_ports_of(lines[lines[:, lk.LN_MEMBERS] == 0])[0], lk.LP_PORT]
     port = port[port < network] // 2
     with_messages[port // dimensions, port % dimensions] = True
-    with_phases = np.flatnonzero(plans[:, lk.PL_PHASES] > 0)
+    some = np.diff(np.append(plans[:, lk.PL_CHUNKS], len(chunks))) > 0
+    with_phases = np.flatnonzero((plans[:, lk.PL_PHASES] > 0) & some)
     # The phases of a plan stand side by side, those of its first chunk first; all lines of a phase cross the same.
     begin = chunks[plans[with_phases, lk.PL_CHUNKS]]
     of_phase = np.repeat(np.arange(len(with_phases)), np.diff(np.append(begin, len(phases))))

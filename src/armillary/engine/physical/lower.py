@@ -122,6 +122,8 @@ def _workload(trace: Trace, platform: Platform) -> PhysicalWorkload:
         return ListedWorkload(trace, platform)
     from armillary.engine.physical.grid import GridWorkload
 
+    if platform.topology is not None:
+        return GridWorkload(trace, platform)
     kind, known = _apart_from_times(platform), _workloads.get(trace)
     workload = known[1].on(platform) if known and known[0] == kind else None
     if workload is None:

@@ -214,7 +214,8 @@ class PhysicalWorkload(ABC):
             known = self._at_places.get(key) if place else None
             if known is None:
                 known = chunk_routes_of(call, comm, self.platform)
-                self._at_places[key] = known
+                if place:
+                    self._at_places[key] = known
             else:
                 known = known.at(comm.positions(self.platform.dimensions))
             self._chunk_routes[call] = known
