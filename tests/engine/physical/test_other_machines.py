@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import armillary
+from armillary.engine.common.demands import Demands
 from armillary.engine.common.network import CollectiveCall, Communicator
 from armillary.engine.physical import lower as lowering
 from armillary.engine.physical.chunk_routes import chunk_routes_of, place_of
@@ -115,3 +116,10 @@ def test_behind_a_switch_every_place_is_like_every_other(data: st.DataObject) ->
     found = chunk_routes_of(call, one, platform).at(other.positions(platform.dimensions))
     assert found == chunk_routes_of(call, other, platform)
     assert found.stripped == chunk_routes_of(call, other, platform).stripped
+    # What bounds them is shared, too.
+    shared, fresh = Demands(platform), Demands(platform)
+    shared.least(call, one)
+    assert shared.least(call, other) == fresh.least(call, other)
+    columns = shared.columns([(1, call, other)])
+    for name, column in fresh.columns([(1, call, other)]).items():
+        np.testing.assert_array_equal(columns[name], column, name)
