@@ -6,8 +6,10 @@ Prints one JSON line per plan. `seconds` is the CPU time of the best of five rou
 parts follow: generate the workload, lower it, run it, make its timeline, and divide the time of the slowest rank.
 10,000 points of which 3,000 are simulated are done in 10 minutes on 2 cores if one takes 0.4 s; `limit` leaves room
 for the rest. `goal` is what is aimed at: the limit is the events, two for each of `nodes`, and a kernel that handles
-each in 0.1 us. `node_by_node` is what generating takes if no task is placed again as arrays, as a multiple of what it
-takes so, both taken in turn. `peak_mib` is the peak memory of the process, interpreter and libraries included.
+each in 0.1 us. `next_machine` is what the next point of a sweep takes, of the same plan on a machine with another
+bandwidth: nothing is generated, and what was read of the trace stays. `node_by_node` is what generating takes if no
+task is placed again as arrays, as a multiple of what it takes so, both taken in turn. `peak_mib` is the peak memory of
+the process, interpreter and libraries included.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -54,12 +56,12 @@ GOALS = dict.fromkeys(PLANS, 0.03) | {"540b_tp8_pp16_dp1024_64_microbatches": 0.
 PARTS = ("generate", "lower", "run", "timeline", "breakdown")
 
 
-def machine(npus: int) -> dict[str, Any]:
+def machine(npus: int, fabric: str = "50 GB/s") -> dict[str, Any]:
     """The machine of that tutorial."""
     return {
         "network": [
             {"name": "nvlink", "topology": "Switch", "size": 8, "bandwidth": "450 GB/s", "latency": "1 us"},
-            {"name": "fabric", "topology": "Switch", "size": npus // 8, "bandwidth": "50 GB/s", "latency": "5 us"},
+            {"name": "fabric", "topology": "Switch", "size": npus // 8, "bandwidth": fabric, "latency": "5 us"},
         ],
         "npu": {
             "peak": {"bf16": "989 TFLOP/s", "fp8": "1979 TFLOP/s", "fp32": "67 TFLOP/s"},
@@ -118,6 +120,10 @@ def measure(name: str) -> None:
     made = Plan.model_validate(PLANS[name])
     model, platform = model_of(name), with_roofline(load_platform(machine(made.ranks)))
     best = [float("inf")] * len(PARTS)
+    machines = cycle(
+        with_roofline(load_platform(machine(made.ranks, rate))) for rate in ("100 GB/s", "200 GB/s")
+    )
+    following = float("inf")
     for _ in range(6):
         at = [time.process_time()]
         trace = generate(model, made)
@@ -132,11 +138,18 @@ def measure(name: str) -> None:
         breakdown(timeline, int(timeline.finish.argmax()))
         at.append(time.process_time())
         best = min(best, [b - a for a, b in pairwise(at)], key=sum)
+        other, begin = next(machines), time.process_time()
+        program = lower(trace, other)
+        run = execute(program)
+        after = timeline_of(program, run, other, machine_info(program, other))
+        breakdown(after, int(after.finish.argmax()))
+        following = min(following, time.process_time() - begin)
     ratio = node_by_node(lambda: generate(model, made))
     values = {
         "seconds": sum(best),
         "limit": LIMITS[name],
         "goal": GOALS[name],
+        "next_machine": following,
         "node_by_node": ratio,
         **dict(zip(PARTS, best, strict=True)),
         "nodes": sum(len(view.nodes.kind) for view in program.views),

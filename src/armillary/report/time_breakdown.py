@@ -235,7 +235,8 @@ class Spans:
         """Return the intervals of `part`; those of "waiting" include the communication that follows."""
         kinds = KINDS_OF.get(part, KINDS_OF["communication"])
         start = self.active if part == "communication" else self.start
-        chosen = np.isin(self.kind, [KINDS.index(name) for name in kinds])
+        wanted = np.array([name in kinds for name in KINDS])
+        chosen = wanted[self.kind]
         return start[chosen], self.end[chosen]
 
 

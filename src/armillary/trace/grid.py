@@ -106,16 +106,17 @@ class RankGrid:
     def members(self, axis_set: str) -> Ints:
         """Return the ranks of every group of an axis set, (groups, members), in order of their first rank."""
         mesh_dims = self.mesh_dims(axis_set)
-        ranks = np.arange(self.n_ranks)
-        inside = self._code(ranks, mesh_dims)
-        # Ranks of a group share what the other mesh dimensions contribute, its first rank.
-        order = np.lexsort((inside, ranks - self._offset(ranks, mesh_dims)))
-        table = order.reshape(-1, prod(self.sizes[mesh_dim] for mesh_dim in mesh_dims))
-        places = self.places(axis_set)
-        if places is not None:
+        # Ranks by coordinates, outermost first; those of a group go last, so that its ranks stand side by side.
+        axes = range(len(self.sizes) - 1, -1, -1)
+        others = [mesh_dim for mesh_dim in axes if mesh_dim not in mesh_dims]
+        places = [len(self.sizes) - 1 - mesh_dim for mesh_dim in (*others, *reversed(mesh_dims))]
+        ranks = np.arange(self.n_ranks).reshape(self.sizes[::-1]).transpose(places)
+        table = ranks.reshape(-1, prod(self.sizes[mesh_dim] for mesh_dim in mesh_dims))
+        kept = self.places(axis_set)
+        if kept is not None:
             # In every group the members at these coordinates are in the same columns.
             mine = self.coordinate(*self.axes_in(axis_set))[table[0]]
-            table = table[:, [int(np.flatnonzero(mine == place)[0]) for place in places]]
+            table = table[:, [int(np.flatnonzero(mine == place)[0]) for place in kept]]
         return np.ascontiguousarray(table)
 
     def group_of(self, axis_set: str) -> Ints:

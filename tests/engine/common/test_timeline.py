@@ -226,6 +226,9 @@ def test_phase_columns_are_made_once_and_are_part_of_copies(platform: Platform, 
     assert "phase_start" not in vars(made)
     copied = pickle.loads(pickle.dumps(dataclasses.replace(made, graphs=tuple(made.graphs))))
     other = dataclasses.replace(made, info={})
+    for column in fields(GraphTable):
+        mine, yours = (getattr(each.graphs[0], column.name) for each in (made, copied))
+        np.testing.assert_array_equal(mine, yours, column.name)
     assert made.phase_start is made.phase_start
     assert len(made.node_least) == len(made.node_start)
     for copy in (copied, other):

@@ -39,8 +39,8 @@ class Demands:
     """The needs of collectives on one machine; answers are cached."""
 
     platform: Platform
-    _groups: dict[tuple[bytes, tuple[bool, ...] | None], Group] = field(default_factory=dict)
-    _grids: dict[tuple[tuple[int, bytes], ...], Group] = field(default_factory=dict)
+    _groups: dict[object, Group] = field(default_factory=dict)
+    _grids: dict[object, Group] = field(default_factory=dict)
     _least: dict[tuple[int, str, int], int] = field(default_factory=dict)
 
     @cached_property
@@ -55,15 +55,20 @@ class Demands:
 
     def group(self, call: CollectiveCall, comm: Communicator) -> Group:
         """Return the members that a call of a communicator joins, at their places."""
-        key = comm.members.tobytes(), call.involved
+        key = comm.members.tobytes(), call.involved, bool(call.splits)
         if key not in self._groups:
             made = self._made(call, comm)
             if made.grid:
-                # Groups at the same places need the same.
-                at = tuple((d, made.places[d].tobytes()) for d in made.spanned)
-                made = self._grids.setdefault(at, made)
+                # Groups at the same places need the same, and behind a switch every place is like every other.
+                at = tuple((d, self._places(made, d, call)) for d in made.spanned)
+                made = self._grids.setdefault((at, bool(call.splits)), made)
             self._groups[key] = made
         return self._groups[key]
+
+    def _places(self, group: Group, d: int, call: CollectiveCall) -> bytes | int:
+        # What each member sends to each other follows their order.
+        alike = self._dimensions[d].topology == "Switch" and not call.splits
+        return len(group.places[d]) if alike else group.places[d].tobytes()
 
     def _made(self, call: CollectiveCall, comm: Communicator) -> Group:
         platform, dimensions = self.platform, self._dimensions
@@ -102,7 +107,7 @@ class Demands:
     def message(self, source: int, target: int, size: int) -> int:
         """Return the fewest ticks of a message between two NPUs that have the machine for themselves."""
         latency = moving = 0.0
-        hops = network.path(self._dimensions, np.array(source), np.array(target))
+        hops = network.path_between(self._dimensions, source, target)
         for d, hop, both in zip(self._dimensions, hops, ports(self.platform), strict=True):
             if hop:
                 # The two links that join a Ring of 2 are one.
@@ -110,7 +115,7 @@ class Demands:
                     1 if d.size == 2 and TOPOLOGIES[d.topology].loop else links_per_npu(d.topology, d.size)
                 )
                 rate = min(both.out, both.into) / links
-                latency += int(hop) * d.latency
+                latency += hop * d.latency
                 moving = max(moving, size / rate)
         if self.anywhere:
             # A table may use every port at once and links in any order: only the total bandwidth is a bound.
@@ -119,7 +124,7 @@ class Demands:
         if self.platform.collectives.fit is not None:
             from armillary.engine.common.fits import fitted_message
 
-            if found := fitted_message(self.platform, [int(hop) for hop in hops], size):
+            if found := fitted_message(self.platform, hops, size):
                 rate = port(self.platform.dimensions[found.dim]).slower
                 least = min(least, found.latency + float(found.volume) / rate)
         return int(least * SAFE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import ceil
 from typing import Any, Protocol
 
@@ -70,6 +70,22 @@ def path(dimensions: tuple[Dimension, ...], source: Ranks, destination: Ranks) -
         here, there = source // stride % dimension.size, destination // stride % dimension.size
         crossed.append(np.where(here == there, 0, hops(dimension, here, there)))
     return crossed
+
+
+def path_between(dimensions: tuple[Dimension, ...], source: int, destination: int) -> tuple[int, ...]:
+    """Return what `path` returns for two ranks."""
+    return tuple(
+        _hops_between(
+            each.topology, each.size, source // stride % each.size, destination // stride % each.size
+        )
+        for each, stride in zip(dimensions, strides(dimensions), strict=True)
+    )
+
+
+@lru_cache(maxsize=1 << 14)
+def _hops_between(topology: str, size: int, here: int, there: int) -> int:
+    # Arrays of one number take longer than the question.
+    return 0 if here == there else int(TOPOLOGIES[topology].hops(np.array(here), np.array(there), size))
 
 
 def between(platform: Platform, dims: Iterable[int]) -> bool:
@@ -152,6 +168,19 @@ class CollectiveCall:
     """Bytes from each member to each other one, of an all-to-all with sizes of its own."""
     pace: int = 0
     """Thousandths of the links' bandwidth that a kernel reaches which sends itself; 0: a library sends."""
+
+    @cached_property
+    def _hash(self) -> int:
+        own = self.comm, self.operation, self.size, self.involved, self.custom, self.root
+        return hash((*own, self.splits, self.pace))
+
+    def __hash__(self) -> int:
+        # `splits` may be thousands of numbers, and a call is looked up often.
+        return self._hash
+
+    def __getstate__(self) -> dict[str, object]:
+        """Return the fields alone: hashes of texts differ between processes."""
+        return {name: value for name, value in vars(self).items() if name != "_hash"}
 
 
 @dataclass(frozen=True, eq=False)

@@ -90,37 +90,49 @@ def graph_table(view: View, group_names: Mapping[int, str], of_all: Sequence[str
     issue_kind[accesses & (issue_kind == KINDS.index("collective"))] = KINDS.index("memory")
     issue_kind[fixed & cpu] = KINDS.index("cpu")
     kind[order] = issue_kind
+    outer = nodes.items < graph.n_nodes
+    positions = order[nodes.items[outer]]
+    size = np.zeros(graph.n_nodes, np.int64)
+    size[positions] = view.size[outer]
+    replayed = np.zeros(graph.n_nodes, np.bool_)
+    replayed[order] = fixed & ~cpu & np.isin(types, COMMUNICATION)
+    if replayed.any():
+        size[replayed] = graph.ints("comm_size", 0)[replayed]
+    peer = np.full(graph.n_nodes, -1, np.int32)
+    peer[positions] = view.peer[outer]
+    ptr, parent = graph.parents()
+    codes, precisions = graph.strings("precision")
+    known = [PRECISIONS.index(text) if text in PRECISIONS else -1 for text in precisions]
+    return GraphTable.lazily(
+        {"name": partial(_names, graph), "label": partial(_labels, view, group_names, of_all, replayed)},
+        node_id=graph.ids, kind=kind, size=size, flops=graph.ints("num_ops", 0),
+        parent_ptr=ptr, parent=parent, stream=graph.ints("stream", -1), peer=peer,
+        precision=np.array([*known, -1], np.int8)[codes],
+        moved=np.where(graph.types == NodeType.COMP_NODE, graph.ints("tensor_size", 0), 0),
+    )  # fmt: skip
+
+
+def _names(graph: Graph) -> NDArray[np.str_]:
+    name_code, names = graph.name_codes()
+    return np.array(names or [""], dtype=np.str_)[name_code]
+
+
+def _labels(
+    view: View, group_names: Mapping[int, str], of_all: Sequence[str], replayed: NDArray[np.bool_]
+) -> NDArray[np.str_]:
+    """Return `GraphTable.label`; `replayed` nodes take their recorded time."""
+    nodes = view.nodes
+    graph = nodes.graph
     labels = [
         call.operation + (f"@{group_names.get(call.comm, call.comm)}" if call.comm else "")
         for call in view.calls
     ]
     label = np.full(graph.n_nodes, "", dtype=f"<U{max(map(len, labels), default=1)}")
     outer = nodes.items < graph.n_nodes
-    positions = order[nodes.items[outer]]
-    for j, text in enumerate(labels):
-        label[positions[view.call[outer] == j]] = text
+    label[nodes.order[nodes.items[outer]]] = np.array([*labels, ""], label.dtype)[view.call[outer]]
     if of_all:
         label = _named(graph, label, of_all)
-    size = np.zeros(graph.n_nodes, np.int64)
-    size[positions] = view.size[outer]
-    replayed = np.zeros(graph.n_nodes, np.bool_)
-    replayed[order] = fixed & ~cpu & np.isin(types, COMMUNICATION)
-    if replayed.any():
-        label = np.where(replayed, _recorded_labels(graph), label)
-        size[replayed] = graph.ints("comm_size", 0)[replayed]
-    peer = np.full(graph.n_nodes, -1, np.int32)
-    peer[positions] = view.peer[outer]
-    ptr, parent = graph.parents()
-    codes, precisions = graph.strings("precision")
-    name_code, names = graph.name_codes()
-    known = [PRECISIONS.index(text) if text in PRECISIONS else -1 for text in precisions]
-    return GraphTable(
-        name=np.array(names or [""], dtype=np.str_)[name_code],
-        node_id=graph.ids, kind=kind, label=label, size=size, flops=graph.ints("num_ops", 0),
-        parent_ptr=ptr, parent=parent, stream=graph.ints("stream", -1), peer=peer,
-        precision=np.array([*known, -1], np.int8)[codes],
-        moved=np.where(graph.types == NodeType.COMP_NODE, graph.ints("tensor_size", 0), 0),
-    )  # fmt: skip
+    return np.where(replayed, _recorded_labels(graph), label) if replayed.any() else label
 
 
 def _named(graph: Graph, label: NDArray[np.str_], of_all: Sequence[str]) -> NDArray[np.str_]:
@@ -220,6 +232,13 @@ def _late(lowered: Simulated, run: Run, ptr: Ints, start: Ints) -> Ints:
         return late
     items = lowered.items[which]
     node = ptr[items[:, layout.I_RANK]] + lowered.item_position[which]
+    # Those who meet nobody of another class wait for nobody.
+    several = np.zeros(max(lowered.comm_ordinals, default=0) + 1, np.bool_)
+    several[[number for number, members in lowered.comm_ordinals.items() if len(members) > 1]] = True
+    others = several[items[:, layout.I_COMM]]
+    alone = node[~others]
+    late[alone] = np.where(start[alone] >= 0, alone, -1)
+    which, items, node = which[others], items[others], node[others]
     calls = np.stack([items[:, layout.I_COMM], run.table("ITEM_INSTANCE")[which]])
     begun = start[node] >= 0
     node, calls = node[begun], calls[:, begun]

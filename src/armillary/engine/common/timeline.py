@@ -80,6 +80,27 @@ class GraphTable:
         _fill(self, "stream", np.full(len(self.kind), -1, np.int64))
         _fill(self, "peer", np.full(len(self.kind), -1, np.int32))
 
+    @classmethod
+    def lazily(cls, later: Mapping[str, Callable[[], NDArray[Any]]], **columns: NDArray[Any]) -> GraphTable:
+        """Return a table of all columns, of which those of `later` are made on first use: texts take time."""
+        # Without `__init__`, which would want every column; `__getattr__` makes the missing ones.
+        made = object.__new__(cls)
+        made.__dict__.update(columns, _later=dict(later))
+        return made
+
+    def __getattr__(self, name: str) -> Any:
+        """Make a column that was left for later."""
+        # Called only for names that are not there yet; `__dict__`, because `self._later` would recurse.
+        make = self.__dict__.get("_later", {}).get(name)
+        if make is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self.__dict__[name] = make()
+        return self.__dict__[name]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all columns, made: the functions that make them are not part of a copy."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
 
 @dataclass(frozen=True, repr=False)
 class Timeline:

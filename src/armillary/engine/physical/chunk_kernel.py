@@ -53,7 +53,9 @@ def insert(prog, st, chunk_flow, item, key, steps, place):
     first, a faster dimension could return chunks so early that they delay those that have not left yet.
     """
     first = items.row(prog, item)
-    rows.set_place(st, first + key, place)
+    # 0 stands there already: memory that nobody writes to takes no room.
+    if place != 0:
+        rows.set_place(st, first + key, place)
     # A sorted singly linked list through the rows. Linear insertion is rare, see the tail below.
     at = chunk_flows.queue(st, chunk_flow)
     if at < 0 or before(st, first, key, at, steps):

@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from itertools import permutations
-from math import ceil, factorial
+from math import ceil, factorial, prod
 
 from armillary.base.errors import InputError
 from armillary.collective.chunk_order import SCHEDULABLE, plain_order, plain_sizes
@@ -58,10 +59,20 @@ class ChunkRoutes:
         """Whether a phase crosses the hosts of nodes."""
         return any(phase.host for phase in self.phases)
 
+    @cached_property
     def stripped(self) -> ChunkRoutes:
-        """Return it without the positions of the members, for comparison."""
+        """It without the positions of the members, for comparison."""
         routes = tuple(tuple(replace(phase, positions=()) for phase in route) for route in self.routes)
         return replace(self, routes=routes)
+
+    def at(self, positions: Sequence[tuple[int, ...]]) -> ChunkRoutes:
+        """Return it for members at other positions in each dimension, which must cost the same."""
+        routes = tuple(
+            tuple(replace(phase, positions=positions[phase.dim]) for phase in route) for route in self.routes
+        )
+        found = replace(self, routes=routes)
+        vars(found)["stripped"] = self.stripped
+        return found
 
 
 def last_latency(chunk_routes: ChunkRoutes, ticks: Callable[[PhysicalPhase, int], int]) -> int | None:
@@ -94,6 +105,24 @@ def last_latency(chunk_routes: ChunkRoutes, ticks: Callable[[PhysicalPhase, int]
     return max(
         ceil(max(alone + behind, turns)) - total, ceil(phase.beside.latency + phase.beside.wait * most)
     )
+
+
+def place_of(call: CollectiveCall, comm: Communicator, platform: Platform) -> tuple[int, ...] | None:
+    """Return what the chunk routes of a call depend on of its members: how many places they take in each dimension.
+
+    None: where these are, or what their node is, may matter, too. Behind a switch every place is like every other.
+    """
+    if call.splits or call.operation in MEMORY_OPERATIONS or platform.collectives.fit:
+        return None
+    places = tuple(map(len, comm.positions(platform.dimensions)))
+    if prod(places) != len(comm.members) or len(comm.members) < 2:
+        return None
+    behind = all(
+        dimension.topology == "Switch"
+        for dimension, count in zip(platform.dimensions, places, strict=True)
+        if count > 1
+    )
+    return places if behind else None
 
 
 def chunk_routes_of(call: CollectiveCall, comm: Communicator, platform: Platform) -> ChunkRoutes:

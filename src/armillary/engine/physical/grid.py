@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -23,7 +24,13 @@ from armillary.engine.common.items import (
 from armillary.engine.common.network import CollectiveCall, Communicator, Communicators
 from armillary.engine.physical.grid_messages import GridMessages
 from armillary.engine.physical.memory import Groups
-from armillary.engine.physical.nodes import PhysicalNodes, has_accesses, lower_nodes, placed_view
+from armillary.engine.physical.nodes import (
+    PhysicalNodes,
+    differ_in_ticks,
+    has_accesses,
+    lower_nodes,
+    placed_view,
+)
 from armillary.engine.physical.splits import Rows, join, read_splits, with_calls
 from armillary.engine.physical.workload import SET, PhysicalWorkload
 from armillary.platform.model import Platform
@@ -89,12 +96,11 @@ class GridWorkload(PhysicalWorkload):
             graph.packed if isinstance(graph, PlacedGraph) and not has_accesses(graph.packed) else graph
             for graph in trace.graphs
         ]
-        patterns = list({id(pattern): pattern for pattern in distinct}.values())
-        times = kernel_times(platform, patterns, fill=True)
+        self._patterns = list({id(pattern): pattern for pattern in distinct}.values())
+        self._lowered, warnings = self._lower(platform)
         read: dict[int, tuple[View, list[Route]]] = {}
-        for pattern in patterns:
+        for pattern, nodes in zip(self._patterns, self._lowered, strict=True):
             route, found = routes_of(pattern, grid_of(trace))
-            nodes = self._in_axis_sets(lower_nodes(pattern, platform, times))
             read[id(pattern)] = read_view(pattern, nodes, platform, self.comms, route), found
         for graph, pattern in zip(trace.graphs, distinct, strict=True):
             view, found = read[id(pattern)]
@@ -103,8 +109,8 @@ class GridWorkload(PhysicalWorkload):
                 found = [found[route] for route in used]
             self.views.append(view)
             routes.append(found if view.pairs() else [])
-        if times:
-            self.views[0].nodes.warnings += times.warnings
+        self._own_warnings = self.views[0].nodes.warnings
+        self.views[0] = _warned(self.views[0], [*self._own_warnings, *warnings])
         # Still by axis set; `slots` turns these into numbers of groups for one rank.
         self._slots = [view.slots() for view in self.views]
         self._check_members()
@@ -113,6 +119,35 @@ class GridWorkload(PhysicalWorkload):
         self._splits = [read_splits(view.nodes.graph, view) for view in self.views]
         self._bound: dict[int, View] = {}
         self._joined: dict[tuple[int, int], dict[int, CollectiveCall]] = {}
+        self._folds: dict[object, Ints] = {}
+
+    def on(self, platform: Platform) -> GridWorkload | None:
+        """Return the same trace on a machine that differs in the times of kernels and of the network only.
+
+        None: what its nodes are differs, too, so the trace must be read anew.
+        """
+        lowered, warnings = self._lower(platform)
+        if not all(map(differ_in_ticks, lowered, self._lowered)):
+            return None
+        found, warnings = copy(self), [*self._own_warnings, *warnings]
+        PhysicalWorkload.__init__(found, platform)
+        if self.views[0].nodes.warnings == warnings and all(
+            np.array_equal(a.ticks, b.ticks) for a, b in zip(lowered, self._lowered, strict=True)
+        ):
+            # What knows views by identity finds them again.
+            found.slot_numbers = self.slot_numbers
+            return found
+        of = {id(nodes.graph): nodes.ticks for nodes in lowered}
+        found._lowered, found._bound = lowered, {}
+        found.views = [_with_ticks(view, of) for view in self.views]
+        found.views[0] = _warned(found.views[0], warnings)
+        return found
+
+    def _lower(self, platform: Platform) -> tuple[list[PhysicalNodes], list[str]]:
+        """Return the nodes of all patterns, and what a person should know of the times of their kernels."""
+        times = kernel_times(platform, self._patterns, fill=True)
+        lowered = [self._in_axis_sets(lower_nodes(pattern, platform, times)) for pattern in self._patterns]
+        return lowered, times.warnings if times else []
 
     def _in_axis_sets(self, nodes: PhysicalNodes) -> PhysicalNodes:
         codes, names = nodes.graph.strings("pg_name")
@@ -268,17 +303,25 @@ class GridWorkload(PhysicalWorkload):
         result = []
         for groups, views in self._examples[axis_set]:
             found = [self.chunk_routes(call) for call in self._calls(axis_set, int(groups[0]), views)]
-            key = (tuple(views), *(chunk_routes.stripped() for chunk_routes in found))
+            key = (tuple(views), *(chunk_routes.stripped for chunk_routes in found))
             dims = tuple(dict.fromkeys(d for chunk_routes in found for d in chunk_routes.dims))
             result.append(Alike(groups, known.setdefault(key, len(known)), dims))
         return result
 
     def partition(self, special: Ints) -> Ints:
         """See `PhysicalWorkload`."""
+        every = {axis_set: self._alike(axis_set) for axis_set in self._examples}
+        # Groups follow from the trace: only which of them cost the same, and where they meet, is of the machine.
+        key = special.tobytes(), tuple((each.cost, each.dims) for alike in every.values() for each in alike)
+        if key not in self._folds:
+            self._folds.clear()  # neighbours in a sweep mostly fold alike; more would take memory
+            self._folds[key] = self._partition(special, every)
+        return self._folds[key]
+
+    def _partition(self, special: Ints, every: dict[int, list[Alike]]) -> Ints:
         colour = self.view_of.astype(np.int64) * (int(special.max()) + 1) + special
         rings: list[Ring] = []
-        for axis_set in self._examples:
-            alike = self._alike(axis_set)
+        for axis_set, alike in every.items():
             group_of = self.axis_sets.all[axis_set].group_of
             cost = np.zeros(len(self.axis_sets.all[axis_set].members), np.int64)
             for each in alike:
@@ -339,3 +382,14 @@ class GridWorkload(PhysicalWorkload):
         place = table[0] // stride % size
         order = np.lexsort((place, table[0] - place * stride))
         return table[:, order].reshape(-1, len(np.unique(place)))
+
+
+def _with_ticks(view: View, of: dict[int, Ints]) -> View:
+    """Return a view with ticks by the ``id`` of the graph that was lowered."""
+    graph = view.nodes.graph
+    ticks = of[id(graph)] if id(graph) in of else of[id(graph.packed)][graph.copies]  # type: ignore[attr-defined]
+    return replace(view, nodes=replace(view.nodes, ticks=ticks))
+
+
+def _warned(view: View, warnings: list[str]) -> View:
+    return replace(view, nodes=replace(view.nodes, warnings=warnings))

@@ -23,7 +23,8 @@ channel_state, channels, comms, instances = accessors(lk.CHANNEL_STATE, lk.CHANN
 item_state, items, chunk_flows, members = accessors(lk.ITEM_STATE, lk.ITEMS, lk.CHUNK_FLOWS, lk.MEMBERS)
 messages, nodes, ordinals, plans = accessors(lk.MESSAGE_STATE, lk.NODES, lk.ORDINALS, lk.PLANS)
 progress, rank_state, ranks, ready = accessors(lk.NODE_STATE, lk.RANK_STATE, lk.RANKS, lk.READY)
-servers, slots, touched = accessors(lk.SERVERS, lk.SLOTS, lk.TOUCHED)
+servers, slots, touched, turns = accessors(lk.SERVERS, lk.SLOTS, lk.TOUCHED, lk.TURNS)
+children = accessors(lk.CHILDREN)
 
 
 @inner
@@ -80,6 +81,41 @@ def offer(prog, st, node, item, tick):
 
 
 @inner
+def run_on(prog, st, r, node, slot, tick):
+    """Start a node of fixed duration, and the nodes that certainly follow it at once; returns the last and its end.
+
+    The only node that waits for this one, and waits for no other, starts when this one ends, if it is the next of the
+    program in the same slot, and all before this one have started: then nothing can come between.
+    """
+    state = ranks.state(prog, r)
+    row = node_row(prog, r, node)
+    end = tick + ticks_of_node(prog, r, node)
+    while end > tick and nodes.children(prog, row) == 1:
+        after = children.node(prog, nodes.child(prog, row))
+        behind = node_row(prog, r, after)
+        if (
+            nodes.kind(prog, behind) != lk.FIXED
+            or nodes.indegree(prog, behind) != 1
+            or nodes.slot(prog, behind) != nodes.slot(prog, row)
+            or turns.place(prog, behind) != turns.place(prog, row) + 1
+        ):
+            break
+        tick = end
+        progress.set_end(st, state + node, tick)
+        progress.set_start(st, state + after, tick)
+        progress.set_indegree(st, state + after, 0)
+        rank_state.add_left(st, r, -1)
+        slots.add_begun(st, slot, 1)
+        slots.set_reach(st, slot, turns.place(prog, behind) + 1)
+        # Its end would be an event.
+        st[lk.V_EVENTS] += 1
+        node = after
+        row = behind
+        end = tick + ticks_of_node(prog, r, node)
+    return node, end
+
+
+@inner
 def issue(prog, st, heap, r, node, tick):
     """Start one node."""
     row = node_row(prog, r, node)
@@ -89,8 +125,17 @@ def issue(prog, st, heap, r, node, tick):
         # Takes no time, so its children may start within the same pass of `issue_rank`.
         complete_node(prog, st, r, node, tick)
         return
+    slot = slot_of(prog, r, nodes.slot(prog, row))
+    place = turns.place(prog, row)
+    # All nodes of the slot that come before this one in the program, and no other.
+    in_turn = slots.begun(st, slot) == place and slots.reach(st, slot) <= place
+    slots.add_begun(st, slot, 1)
+    slots.set_reach(st, slot, max(slots.reach(st, slot), place + 1))
     if kind == lk.FIXED:
-        schedule(st, heap, tick + ticks_of_node(prog, r, node), lk.EV_NODE, r, node)
+        end = tick + ticks_of_node(prog, r, node)
+        if in_turn and nodes.slot(prog, row) > 0:
+            node, end = run_on(prog, st, r, node, slot, tick)
+        schedule(st, heap, end, lk.EV_NODE, r, node)
         return
     item = ranks.items(prog, r) + nodes.item(prog, row)
     if kind == lk.COLLECTIVE:

@@ -24,6 +24,9 @@ NODES, CHILDREN = common.NODES, common.CHILDREN
 PACES, N_COLUMNS = common.PACES, common.N_COLUMNS
 N_KIND, N_SLOT, N_ITEM, N_INDEGREE = common.N_KIND, common.N_SLOT, common.N_ITEM, common.N_INDEGREE
 
+TURNS = PROGRAM.rows("TURNS", "nodes", "The place of a node of NODES in its slot.")
+TURNS.column("place", "how many nodes of its slot come before it in the program")
+
 RANKS = PROGRAM.rows("RANKS", "ranks", "One class of ranks that behave alike.")
 R_NODES = RANKS.column("nodes", "the first of its nodes, in NODES")
 R_PACE = RANKS.column("pace", "the duration of the first of them, in PACES")
@@ -141,6 +144,8 @@ SLOTS = STATE.rows("SLOTS", "slots", "A stream or thread of a rank, or its slot 
 SLOT_WAITING = SLOTS.column("waiting", "how many nodes may start")
 SLOT_HEAP = SLOTS.column("heap", "where the heap of these begins in READY")
 SLOTS.column("busy", "1: a node occupies it")
+SLOTS.column("begun", "how many of its nodes have started")
+SLOTS.column("reach", "1 + the last of these in the program")
 SLOT_COLUMNS = SLOTS.width
 READY = STATE.rows("READY", "states", "Heaps of nodes that may start, one of every slot, the lowest first.")
 READY.column("node", "number in its graph")

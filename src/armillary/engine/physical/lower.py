@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import ceil
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +20,13 @@ from armillary.engine.physical.nodes import COMPUTE, CPU, PhysicalNodes, slots_o
 from armillary.engine.physical.plans import Channels, Lines, Plans, fill_messages, fill_transfers, priorities
 from armillary.engine.physical.program import PhysicalProgram
 from armillary.engine.physical.workload import ListedWorkload, PhysicalWorkload
-from armillary.platform.model import Platform
+from armillary.platform.kernels import Compute
+from armillary.platform.model import Npu, Platform
 from armillary.trace import Trace
 from armillary.trace.grid import MOST_NODES
+
+if TYPE_CHECKING:
+    from armillary.engine.physical.grid import GridWorkload
 
 Ints = NDArray[np.int64]
 
@@ -31,7 +37,7 @@ class Paces:
     def __init__(self, workload: PhysicalWorkload) -> None:
         self.workload, self.platform = workload, workload.platform
         self._nodes: dict[tuple[int, float, int], PhysicalNodes] = {}
-        self._slots: dict[tuple[int, ...], Ints] = {}
+        self._slots = workload.slot_numbers
         self._views: dict[tuple[int, int], View] = {}
 
     def view(self, rank: int) -> View:
@@ -116,7 +122,28 @@ def _workload(trace: Trace, platform: Platform) -> PhysicalWorkload:
         return ListedWorkload(trace, platform)
     from armillary.engine.physical.grid import GridWorkload
 
-    return GridWorkload(trace, platform)
+    if platform.topology is not None:
+        return GridWorkload(trace, platform)
+    kind, known = _apart_from_times(platform), _workloads.get(trace)
+    workload = known[1].on(platform) if known and known[0] == kind else None
+    if workload is None:
+        workload = GridWorkload(trace, platform)
+    _workloads[trace] = kind, workload
+    return workload
+
+
+_workloads: WeakKeyDictionary[Trace, tuple[Platform, GridWorkload]] = WeakKeyDictionary()
+"""Of traces that are still in use: what was read of them last, and on which machine apart from its times."""
+
+
+def _apart_from_times(platform: Platform) -> Platform:
+    """Return a machine that is equal for machines that differ in the speed of NPUs and links only."""
+    dimensions = tuple(
+        replace(each, name="", bandwidth=1.0, latency=0.0, port=None) for each in platform.dimensions
+    )
+    # What a compute model makes of kernels is asked for anew each time.
+    compute = Compute(replay=platform.compute.replay)
+    return replace(platform, dimensions=dimensions, npu=Npu(), compute=compute, warnings=())
 
 
 def _check_size(trace: Trace, classes: Ints) -> None:
@@ -149,8 +176,9 @@ class Build:
         self.plans = Plans(workload, self.lines, scale)
         self.channels = channels(workload, classes, self.tables, self.lines, scale)
         self.slot_ready: list[int] = []
-        self.chunk_flows = self.chosen = self.asking = 0
-        """Numbers of chunk flows, of chunks that choose their route, and of members that may wait for such a choice."""
+        self.chunk_flows = self.chosen = self.asking = self.batch_rows = 0
+        """Numbers of chunk flows, of chunks that choose their route, of members that may wait for such a choice, and of
+        rows of chunk batches."""
 
     def assemble(self, warnings: list[str]) -> PhysicalProgram:
         """Lay out all tables."""
@@ -163,9 +191,12 @@ class Build:
         channels[lk.CN_CHUNK_FLOW :: lk.CN_COLUMNS] += self.chunk_flows
         self.chunk_flows += len(tables.channel_at)
         items = np.concatenate(tables.items) if tables.items else np.zeros((0, lk.I_COLUMNS), np.int64)
+        row = items[:, lk.I_ROW]
+        items[:, lk.I_ROW] = np.where(row < 0, ~row + tables.rows, row)
+        tables.rows += self.batch_rows
         flat = {
-            "NODES": tables.nodes, "CHILDREN": tables.children, "PACES": tables.paces, "RANKS": tables.ranks,
-            "ITEMS": items,
+            "NODES": tables.nodes, "TURNS": turns_of(tables.nodes), "CHILDREN": tables.children,
+            "PACES": tables.paces, "RANKS": tables.ranks, "ITEMS": items,
             "PLANS": plans.rows, "PHASES": plans.phase_rows, "COMMS": comms, "RING_ENTRY": lines.entries,
             "LINE_ROWS": lines.rows, "LINES": lines.members, "LINE_PORTS": lines.ports,
             "PORTS": lines.port_rates(), "CHANNELS": channels, "CHUNKS": plans.chunk_rows,
@@ -210,7 +241,7 @@ class Build:
             "ports": lines.network_ports + lines.memory.count + lines.host.count, "channels": len(tables.channel_at),
             "slots_per_rank": max([1, *slots]), "pairs": tables.pairs, "lines": lines.count,
             "slots": len(self.slot_ready), "servers": self.platform.npus + 1, "most_ports": max([1, *used]),
-            "chosen": self.chosen, "asking": self.asking,
+            "chosen": self.chosen, "asking": self.asking, "dimensions": len(lines.rates),
         }  # fmt: skip
 
     def _class(self, cls: int) -> View:
@@ -245,19 +276,25 @@ class Build:
         tables, slots = self.tables, view.slots()
         of_call = np.zeros((len(view.calls), 5), np.int64)
         per_call = np.zeros((2, len(view.calls)), np.int64)
+        batches = np.zeros(len(view.calls), np.bool_)
         for j, call in enumerate(view.calls):
             comm = self.comm_at[(cls, slots[call.comm])]
             plan = self.plans.plan(comm, call)
             ordinal = tables.ordinal(cls, comm.number)
             of_call[j] = plan.number, comm.number, comm.local[cls], plan.chunks, ordinal
             per_call[:, j] = plan.chunks * len(plan.phases), plan.chunks if plan.chunk_routes.choices else 0
+            batches[j] = plan.chunk_batch
         # Per distinct call, then spread over the items by index: a graph repeats few calls many times.
         own = view.call[which]
         columns = [lk.I_PLAN, lk.I_COMM, lk.I_LOCAL, lk.I_CHUNKS, lk.I_ORDINAL]
         items[which[:, None], columns] = of_call[own]
         rows, asking = per_call[:, own]
-        items[which, lk.I_ROW] = tables.rows + np.cumsum(rows) - rows
-        tables.rows += int(rows.sum())
+        # Rows of chunk batches are rarely written: they stand behind all others, so that these lie close together.
+        batch = batches[own]
+        first = np.cumsum(np.where(batch, 0, rows)) + tables.rows
+        behind = np.cumsum(np.where(batch, rows, 0)) + self.batch_rows
+        items[which, lk.I_ROW] = np.where(batch, ~(behind - rows), first - rows)
+        tables.rows, self.batch_rows = int(first[-1]), int(behind[-1])
         self.asking += int(asking.sum())
         items[which, lk.I_RANK] = cls
         items[which, lk.I_NODE] = view.nodes.items[which]
@@ -288,3 +325,16 @@ class Build:
             self.chunk_flows += times * chunk_flows
             self.chosen += times * choosing
         return rows
+
+
+def turns_of(graphs: list[Ints]) -> list[Ints]:
+    """Return the table TURNS, given the rows of NODES of every graph."""
+    found = []
+    for rows in graphs:
+        slot = rows[:, lk.N_SLOT]
+        order = np.argsort(slot, kind="stable")
+        counts = np.bincount(slot)
+        place = np.empty(len(slot), np.int64)
+        place[order] = np.arange(len(slot)) - np.repeat(np.cumsum(counts) - counts, counts)
+        found.append(place)
+    return found

@@ -252,8 +252,7 @@ class Channels:
 
     def _path(self, source: int, target: int) -> tuple[int, ...]:
         if (source, target) not in self._paths:
-            hops = network.path(self.platform.dimensions, np.array(source), np.array(target))
-            self._paths[(source, target)] = tuple(int(hop) for hop in hops)
+            self._paths[(source, target)] = network.path_between(self.platform.dimensions, source, target)
         return self._paths[(source, target)]
 
 
@@ -268,6 +267,8 @@ class Plans:
         self.chunk_rows: list[int] = []
         self.phase_rows: list[int] = []
         self._known: dict[tuple[object, ...], Plan] = {}
+        self._times: dict[tuple[int, int, int], list[tuple[int, int, int]]] = {}
+        """Latency, volume and ticks of phases, see `_times_of`."""
 
     def plan(self, comm: QuotientComm, call: CollectiveCall) -> Plan:
         """Return the plan of a call in a quotient communicator, made on first use."""
@@ -276,7 +277,7 @@ class Plans:
         key: tuple[object, ...] = (comm.number, replace(call, comm=WORLD, splits=()))
         if call.splits:
             # What groups that are alike send may differ where it costs the same.
-            key = *key, self.workload.chunk_routes(call).stripped()
+            key = *key, self.workload.chunk_routes(call).stripped
         if key not in self._known:
             self._known[key] = self._add(comm, call)
         return self._known[key]
@@ -288,8 +289,8 @@ class Plans:
         # Rows per distinct size and route; chunks only point to them. With choices, rows of all routes.
         for size, route in dict.fromkeys(chunk_routes.chunks):
             first[size, route] = len(self.phase_rows) // lk.PH_COLUMNS
-            for phases in chunk_routes.routes if chunk_routes.choices else [chunk_routes.routes[route]]:
-                self._add_route(plan, phases, size)
+            for each in range(len(chunk_routes.routes)) if chunk_routes.choices else [route]:
+                self._add_route(plan, each, size)
         plan.chunk_batch = self._is_chunk_batch(plan)
         # Modulo: if all chunks are alike, none is bigger.
         bigger = chunk_routes.chunks.count(chunk_routes.chunks[0]) % len(chunk_routes.chunks)
@@ -321,26 +322,37 @@ class Plans:
             and (collectives.within_dimension != "smallest-first" or sizes[0] == sizes[-1])
         )
 
-    def _add_route(self, plan: Plan, phases: Sequence[PhysicalPhase], size: int) -> None:
+    def _add_route(self, plan: Plan, route: int, size: int) -> None:
         """Add the rows of the phases of a chunk of `size` bytes."""
-        lines, memory = 0, self.workload.platform.npu.memory.bytes_per_s
-        last = last_latency(
-            plan.chunk_routes, lambda p, s: self.lines.ticks(p, self.scale.volume(p.volume * s))
-        )
-        for phase in phases:
+        lines, phases = 0, plan.chunk_routes.routes[route]
+        # Plans of groups that lie alike have the same times, and share what is compared.
+        key = id(plan.chunk_routes.stripped), route, size
+        if key not in self._times:
+            self._times[key] = self._times_of(plan, phases, size)
+        for phase, (latency, volume, ticks) in zip(phases, self._times[key], strict=True):
             ring = self.lines.ring(plan.comm, phase)
-            volume = self.scale.volume(phase.volume * size)
-            latency = latency_ticks(phase, size, memory)
-            if last is not None:
-                latency = last + ceil(reduction_ns(phase, size, memory))
             plan.placed.append((phase, size))
             self.phase_rows += [
                 # Less `ring.first`, so that a kernel adds the number of a line without subtracting first.
                 ring.entry, lines - ring.first, ring.chunk_flow - ring.first, latency, volume, ring.first, ring.lines,
-                self.lines.ticks(phase, volume),
+                ticks,
             ]  # fmt: skip
             lines += ring.lines
         plan.lines = max(plan.lines, lines)
+
+    def _times_of(self, plan: Plan, phases: Sequence[PhysicalPhase], size: int) -> list[tuple[int, int, int]]:
+        """Return latency in ticks, volume in units and ticks at full rate of the phases of a chunk."""
+        memory, found = self.workload.platform.npu.memory.bytes_per_s, []
+        last = last_latency(
+            plan.chunk_routes, lambda p, s: self.lines.ticks(p, self.scale.volume(p.volume * s))
+        )
+        for phase in phases:
+            volume = self.scale.volume(phase.volume * size)
+            latency = latency_ticks(phase, size, memory)
+            if last is not None:
+                latency = last + ceil(reduction_ns(phase, size, memory))
+            found.append((latency, volume, self.lines.ticks(phase, volume)))
+        return found
 
 
 def priorities(view: View, platform: Platform) -> Ints:

@@ -34,6 +34,7 @@ from armillary.engine.common.lowered import BUDGET, FIRST_WORDS, NO_NETWORK, Run
 from armillary.engine.common.network import CollectiveCall, Communicator, QuotientComm
 from armillary.engine.common.timeline import OPERATIONS
 from armillary.engine.physical import layout as lk
+from armillary.engine.physical.alone import alone
 from armillary.engine.physical.chunk_routes import ChunkRoutes
 from armillary.engine.physical.phases import FITTED, PhysicalPhase
 from armillary.trace.columns import distinct_columns
@@ -64,7 +65,7 @@ def least_ticks(
     found, at = [], 0
     for cls, view in enumerate(views):
         nodes = view.nodes
-        least = np.where(np.isin(nodes.kind, (lk.FIXED, lk.STORE)), nodes.ticks, 0)
+        least = np.where((nodes.kind == lk.FIXED) | (nodes.kind == lk.STORE), nodes.ticks, 0)
         kind = nodes.kind[nodes.items]
         own = items[at : at + len(kind)]
         at += len(kind)
@@ -272,12 +273,21 @@ def execute(program: PhysicalProgram, mode: Mode | None = None) -> Run:
         program: The program.
         mode: Which kernel; by default whichever is sooner done.
     """
+    if lone := alone(program):
+        run = _execute(program, lone.tables, mode)
+        if lone.is_true(run):
+            lone.fill(run)
+            return run
+    return _execute(program, program.tables, mode)
+
+
+def _execute(program: PhysicalProgram, tables: Mapping[str, Ints], mode: Mode | None) -> Run:
     z = program.sizes
     # Roughly the number of events, from the numbers of nodes and of phases of chunks.
     patience = Patience(KERNEL, "", mode, (2 * z["states"] + 3 * z["rows"]) * PER_EVENT)
     mode = patience.mode
     kernel = load(KERNEL, mode)
-    prog, _ = lk.PROGRAM.program(program.tables, mode, program.scalars)
+    prog, _ = lk.PROGRAM.program(tables, mode, program.scalars)
     state, place = first_state(program, mode)
     heap = room((z["ranks"] + z["slots"]) * HEAP_COLUMNS + FIRST_WORDS, mode)
     mem = room(z["ports"] * lk.EN_COLUMNS + FIRST_WORDS, mode)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
@@ -27,12 +28,13 @@ from armillary.engine.common.items import (
 from armillary.engine.common.network import CollectiveCall, Communicator, Communicators, between, node_size
 from armillary.engine.common.nodes import Nodes
 from armillary.engine.physical import layout as lk
-from armillary.engine.physical.chunk_routes import ChunkRoutes, chunk_routes_of
+from armillary.engine.physical.chunk_routes import ChunkRoutes, chunk_routes_of, place_of
 from armillary.engine.physical.memory import Groups, RemoteAccesses, refined, uneven
 from armillary.engine.physical.nodes import lower_nodes
 from armillary.platform.model import Platform
 from armillary.platform.network import TOPOLOGIES
 from armillary.trace import Trace
+from armillary.trace.trace import WORLD
 
 Ints = NDArray[np.int64]
 
@@ -125,6 +127,10 @@ class PhysicalWorkload(ABC):
         self.platform = platform
         self.accesses = RemoteAccesses(platform)
         self._chunk_routes: dict[CollectiveCall, ChunkRoutes] = {}
+        self._at_places: dict[tuple[CollectiveCall, tuple[int, ...] | None], ChunkRoutes] = {}
+        """By call, whatever its group, and by the places of its members, see `place_of`."""
+        self.slot_numbers: dict[tuple[int, ...], Ints] = {}
+        """Numbers of slots by the ``id`` of all that they follow from, see `Paces`."""
 
     @abstractmethod
     def view(self, rank: int) -> View:
@@ -202,7 +208,17 @@ class PhysicalWorkload(ABC):
     def chunk_routes(self, call: CollectiveCall) -> ChunkRoutes:
         """Return what the chunks of a call do."""
         if call not in self._chunk_routes:
-            self._chunk_routes[call] = chunk_routes_of(call, self.comms.get(call.comm), self.platform)
+            comm = self.comms.get(call.comm)
+            place = place_of(call, comm, self.platform)
+            key = replace(call, comm=WORLD), place
+            known = self._at_places.get(key) if place else None
+            if known is None:
+                known = chunk_routes_of(call, comm, self.platform)
+                if place:
+                    self._at_places[key] = known
+            else:
+                known = known.at(comm.positions(self.platform.dimensions))
+            self._chunk_routes[call] = known
         return self._chunk_routes[call]
 
     def largest(self) -> int:
@@ -355,6 +371,6 @@ class ListedWorkload(PhysicalWorkload):
         """
         found = []
         for call in view.calls:
-            key = self.chunk_routes(call).stripped(), len(self.comms.get(call.comm).members)
+            key = self.chunk_routes(call).stripped, len(self.comms.get(call.comm).members)
             found.append(known.setdefault(key, len(known)))
         return np.array(found, np.int64)[view.call[view.call >= 0]].tobytes()

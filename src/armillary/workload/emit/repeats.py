@@ -18,7 +18,7 @@ import numpy as np
 from armillary.trace.placing import Block, Placements
 from armillary.trace.templates import Template
 from armillary.workload.emit.rank import Message, Nodes, Rank, Shape, Single
-from armillary.workload.emit.replicas import Replicated
+from armillary.workload.emit.replicas import Bucket, Replicated
 from armillary.workload.layers.layer import Layer
 
 Kept = dict[tuple[int, int], Nodes]
@@ -70,7 +70,9 @@ class Repeat:
         nodes: The nodes that this names.
         kept: The nodes of each output that is kept by microbatch; None where there is none.
         used: The last kernels after its layers.
-        gradients: The nodes that make the gradients of each layer; None where it makes none.
+        gradients: The nodes that make the gradients of each layer; None where it makes none, or reduces them itself.
+        reduced: The nodes after which it has reduced gradients.
+        buckets: What it has reduced, with axis sets; layers are numbered from the first of the task.
     """
 
     block: Block
@@ -82,6 +84,8 @@ class Repeat:
     kept: tuple[Choice | None, ...]
     used: Choice
     gradients: tuple[Choice | None, ...]
+    reduced: Choice
+    buckets: tuple[tuple[str, Bucket], ...]
 
 
 @dataclass(eq=False)
@@ -185,6 +189,8 @@ class Again:
         placing, repeats = self.rank.placing, self.repeats
         recording, mark = Recording(known, placing.n_nodes), placing.mark()
         self.used, self.gradients = [], []
+        replicas = self.replicas
+        reduced, buckets = len(replicas.reduced), len(replicas.buckets)
         self.place(role, microbatch, False)
         shape, nodes = self.rank.state()
         self._left = repeats.state(shape, nodes), tuple(nodes)
@@ -198,7 +204,11 @@ class Again:
         )
         outside = [node for node in dict.fromkeys(placed.parents) if node < base]
         kept = [slots.get((microbatch, at)) for slots, at in role.keeps]
-        choices = {"outside": choose(outside), "nodes": choose(nodes), "used": choose(self.used)}
+        choices = {
+            "outside": choose(outside), "nodes": choose(nodes), "used": choose(self.used),
+            "reduced": choose(replicas.reduced[reduced:]),
+        }  # fmt: skip
+        noted = [] if replicas.every_microbatch else self.gradients
         repeats.found[key] = Repeat(
             block=_block(
                 placed, outside, base, placing.n_nodes, {"layer": role.first, "micro_batch": microbatch}
@@ -206,7 +216,8 @@ class Again:
             templates=templates,
             state=self._left[0],
             kept=tuple([None if each is None else choose(each) for each in kept]),
-            gradients=tuple([None if each is None else choose(each) for each in self.gradients]),
+            gradients=tuple([None if each is None else choose(each) for each in noted]),
+            buckets=_moved(replicas.buckets[buckets:], -role.first),
             **choices,
             made=recording.made(),
         )
@@ -226,9 +237,13 @@ class Again:
         for (slots, at), choose in zip(role.keeps, repeat.kept, strict=True):
             if choose:
                 slots[microbatch, at] = choose(pool)
-        for (number, _), choose in zip(role.uses, repeat.gradients, strict=True):
+        # None where they were reduced.
+        for (number, _), choose in zip(role.uses, repeat.gradients, strict=False):
             if choose:
                 replicas.note(number, choose(pool))
+        if replicas.every_microbatch:
+            replicas.reduced += repeat.reduced(pool)
+            replicas.buckets += _moved(repeat.buckets, role.first)
         if not replicas.settled:
             for (number, _), node in zip(role.uses, repeat.used(pool), strict=False):
                 replicas.weights(number)
@@ -268,6 +283,16 @@ class Recording:
     def made(self) -> Ids:
         """Return the nodes of the task that were chosen, as ids less that of its first node."""
         return tuple(self._made)
+
+
+def _moved(buckets: Iterable[tuple[str, Bucket]], by: int) -> tuple[tuple[str, Bucket], ...]:
+    """Return buckets of layers with other numbers."""
+    return tuple(
+        [
+            (axis_set, Bucket(each.parameters, layers=[layer + by for layer in each.layers]))
+            for axis_set, each in buckets
+        ]
+    )
 
 
 def _block(placed: Placements, outside: Nodes, base: int, after: int, labels: dict[str, int]) -> Block:

@@ -47,6 +47,8 @@ class Replicated:
         self.element, self.weight = gradient(plan), weight(plan)
         self.open: dict[str, Bucket] = {}
         self.reduced: list[int] = []
+        self.buckets: list[tuple[str, Bucket]] = []
+        """Those that were reduced, with their axis sets, where their weights are to be gathered."""
         self.added: dict[int, list[int]] = {}
         """Nodes that accumulated gradients of earlier microbatches, by layer."""
         self.partial = 0
@@ -74,8 +76,8 @@ class Replicated:
 
     @property
     def waits(self) -> bool:
-        """Whether gradients of a microbatch that is not the last are only noted."""
-        return not self.every_microbatch
+        """Whether gradients of a microbatch that is not the last do not meet those of other tasks yet."""
+        return not (self.every_microbatch and self.open)
 
     def used(self, node: int) -> None:
         """Record the kernel that ends the last use."""
@@ -175,7 +177,6 @@ class ShardedOptimizer(Replicated):
     def __init__(self, rank: Rank, plan: Plan) -> None:
         super().__init__(rank, plan)
         self.every_microbatch = plan.data.sharding == "zero-2"
-        self.buckets: list[tuple[str, Bucket]] = []
         self.gathered: dict[int, list[int]] = {}
 
     def part(self, axis_set: str, parameters: int) -> int:
@@ -274,8 +275,8 @@ class Sharded(Replicated):
 
     @property
     def waits(self) -> bool:
-        """See `Replicated`: a bucket that is open is reduced with the next gradients."""
-        return super().waits and not self.open
+        """See `Replicated`: a bucket that is open is reduced with the next gradients, and so are partial ones here."""
+        return not self.every_microbatch and not self.open
 
     def _until(self, now: int) -> int:
         """Return the last use whose gather is placed by a use."""

@@ -149,11 +149,9 @@ class Stage:
                 self._alone(role, task.microbatch, complete)
             else:
                 self.again.task(role, task.microbatch)
-            if weights:
-                self.replicas.passed(complete)
-                # PipeDream updates after every microbatch.
-                if not flush:
-                    self._update()
+            # PipeDream updates after every microbatch.
+            if weights and not flush:
+                self._update()
         self.again.settle()
         if self.plan.pipeline.overlap:
             self.rank.chain = [*self.rank.ends[-1], *self.rank.ends[-2]]
@@ -192,6 +190,8 @@ class Stage:
             rank.ends[-1] = [*rank.ends[-1], *rank.chain]
         elif rank.ends:
             rank.ends = [*rank.ends[-2:], rank.chain]
+        if "W" in role.kind:
+            self.replicas.passed(complete)
 
     def _update(self) -> None:
         self.rank.labels = {"layer": -1, "micro_batch": -1}
