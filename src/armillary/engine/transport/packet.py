@@ -25,6 +25,7 @@ from armillary.engine.transport.deadlock import blocked_cycle, down_links
 from armillary.engine.transport.hops import Ways, hop_options, hop_tables
 from armillary.engine.transport.network import Routes, Stage
 from armillary.engine.transport.transport import Ints, Transport
+from armillary.engine.transport.unbounded import UnboundedPacket, is_unbounded
 from armillary.platform.topology.graph import Topology
 
 LARGEST_PACKET = 1 << 20
@@ -110,7 +111,9 @@ class Packet(Transport):
 
     def on(self, stages: Sequence[Stage], routes: Routes) -> Transport:
         """See `Transport.on`."""
-        return HopByHop(self, self.ways, stages) if self.ways.at_nodes(stages) else self
+        if self.ways.at_nodes(stages):
+            return HopByHop(self, self.ways, stages)
+        return UnboundedPacket(self, routes) if is_unbounded(self, stages) else self
 
     def headroom(self, topology: Topology) -> Ints:
         """Return (links) bytes that may still come once the buffer at the end holds more than xoff.

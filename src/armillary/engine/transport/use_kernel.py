@@ -54,14 +54,15 @@ def carried(table, net, link, size, begin, end):
     if first == last:
         net[bins + first * links] += size
         return
-    left = size
+    before = 0
+    # What has been carried by the end of each bin: so bins that become one add up to what that would have got.
     for i in range(first, last):
         # Bytes fit 43 bits where times of a message fit 20 of a bin; else count in floating point.
-        part = int(size * (((i + 1) * width - max(begin, i * width)) / (end - begin)))
-        net[bins + i * links] += part
-        left -= part
+        by_then = int(size * (((i + 1) * width - begin) / (end - begin)))
+        net[bins + i * links] += by_then - before
+        before = by_then
     # The last bin takes the rest, so that the sum is exact.
-    net[bins + last * links] += left
+    net[bins + last * links] += size - before
 
 
 @inner
