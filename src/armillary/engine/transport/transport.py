@@ -33,8 +33,8 @@ from armillary.engine.transport.network import Routes, Stage
 from armillary.platform.topology.graph import Topology
 
 Ints = NDArray[np.int64]
-FIRST_BIN = 1 << 20
-"""Width in ps of the first bins of use."""
+FIRST_BIN_BITS = 20
+"""The first bins of use are about a us wide."""
 
 
 class Transport(ABC):
@@ -111,7 +111,7 @@ def first_state(transport: Transport, topology: Topology, mode: Mode, routes: in
     } | {lk.N_OWN + i: table for i, table in enumerate(transport.state(topology))}
     head = np.zeros(lk.NET_HEAD, np.int64)
     # Row 0 is never used, so that address 0 can mean none.
-    head[lk.N_POOL], head[lk.N_BIN] = lk.P_COLUMNS, FIRST_BIN
+    head[lk.N_POOL], head[lk.N_BIN_BITS] = lk.P_COLUMNS, FIRST_BIN_BITS
     flat, at = [head], lk.NET_HEAD
     for place, part in parts.items():
         # In checked mode a guard precedes each table; else this adds nothing.

@@ -7,14 +7,14 @@ meets one other on each level, and the lower of two words takes no guess.
 from __future__ import annotations
 
 from armillary.base.accessors import accessors
-from armillary.base.jit import inner
+from armillary.base.jit import inlined, inner
 from armillary.engine.transport import layout as lk
 from armillary.engine.transport import unbounded_layout as ul
 
 nodes, option = accessors(ul.NODE, ul.OPTION)
 
 
-@inner
+@inlined
 def schedule(table, net, link, time):
     """Let the event of a link come at `time` (ps), or at the last time before it that a word can tell; FOREVER: none."""
     bits = option.bits(table, table[lk.T_OPTIONS])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from armillary.base.accessors import accessors
-from armillary.base.jit import inner, use
+from armillary.base.jit import inlined, inner, use
 from armillary.engine.transport import layout as lk
 from armillary.engine.transport import packet_layout as pk
 
@@ -38,7 +38,7 @@ def line_up(net, pool, link, row):
             ports.set_class_(net, link, new)
 
 
-@inner
+@inlined
 def next_turn(net, pool, link):
     """Return the message whose turn it is, which leaves its class; `turn_over` follows."""
     # The first class has the lowest key: others wait until it is empty.
@@ -48,7 +48,7 @@ def next_turn(net, pool, link):
     return message
 
 
-@inner
+@inlined
 def turn_over(net, pool, link, message, stays):
     """End the turn of a message, which returns at the end of its class if it `stays`."""
     class_ = ports.class_(net, link)
@@ -63,3 +63,10 @@ def turn_over(net, pool, link, message, stays):
     elif classes.first(pool, class_) == 0:
         ports.set_class_(net, link, rows.next(pool, class_))
         free_row(net, pool, class_)
+
+
+@inlined
+def first_of_turn(net, pool, link):
+    """Return the message whose turn is next, 0: there is none."""
+    class_ = ports.class_(net, link)
+    return classes.first(pool, class_) if class_ > 0 else 0

@@ -34,10 +34,12 @@ class UnboundedPacket(Transport):
         """Note which links begin a route."""
         self.packet = packet
         first, link = np.concatenate(routes.first), np.concatenate([*routes.link, np.zeros(0, np.int64)])
-        ends = first[1:][np.diff(first) > 0]
-        self.begins = np.unique(link[first[:-1][np.diff(first) > 0]])
-        self.after = np.append(link[1:] + 1, 0)[: len(link)]
-        self.after[ends - 1] = 0
+        some = np.diff(first) > 0
+        self.begins = np.unique(link[first[:-1][some]])
+        # A place behind the last of a route is never looked at, nor is what stands there.
+        is_last = np.zeros(len(link) + 1, np.int64)
+        is_last[first[1:][some] - 1] = 1
+        self.after = np.append(link[1:], 0)[: len(link)] * 2 + is_last[1:]
 
     @property
     def grain(self) -> int:

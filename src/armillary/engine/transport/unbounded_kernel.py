@@ -13,7 +13,7 @@ as in `packet_kernel`.
 from __future__ import annotations
 
 from armillary.base.accessors import accessors
-from armillary.base.jit import inner, use
+from armillary.base.jit import inlined, inner, use
 from armillary.engine.transport import layout as lk
 from armillary.engine.transport import packet_layout as pk
 from armillary.engine.transport import unbounded_layout as ul
@@ -25,11 +25,12 @@ gate_kernel = use("armillary.engine.transport.gate_kernel")
 admit, left = gate_kernel.admit, gate_kernel.left
 turn_kernel = use("armillary.engine.transport.turn_kernel")
 line_up, next_turn, turn_over = turn_kernel.line_up, turn_kernel.next_turn, turn_kernel.turn_over
+first_of_turn = turn_kernel.first_of_turn
 use_kernel = use("armillary.engine.transport.use_kernel")
 duration, carried, waiting = use_kernel.duration, use_kernel.carried, use_kernel.waiting
 list_kernel = use("armillary.engine.transport.list_kernel")
-append, behind, ends_row, put = list_kernel.append, list_kernel.behind, list_kernel.ends_row, list_kernel.put
-next_on_wire, skip = list_kernel.next_on_wire, list_kernel.skip
+append, behind, ends_row = list_kernel.append, list_kernel.behind, list_kernel.ends_row
+next_on_wire, put, skip = list_kernel.next_on_wire, list_kernel.put, list_kernel.skip
 tree_kernel = use("armillary.engine.transport.tree_kernel")
 schedule, rebase = tree_kernel.schedule, tree_kernel.rebase
 messages, nodes, option, packets = accessors(ul.MESSAGE, ul.NODE, ul.OPTION, ul.PACKET)
@@ -82,28 +83,12 @@ def _arm(table, net, link, now):
         _schedule(table, net, link)
 
 
-@inner
+@inlined
 def _schedule(table, net, link):
     schedule(table, net, link, min(ports.start(net, link), ports.due(net, link)))
 
 
-@inner
-def _transmit(table, net, pool, link, place, message, start, waits):
-    """Transmit a packet from `start` on, when the port is free; `message` if it is the last packet of it."""
-    size = place & ((1 << ul.SIZE_BITS) - 1)
-    time = _time(table, link, size)
-    carried(table, net, link, size, start, start + time)
-    ports.set_free(net, link, start + time)
-    goal = (message << ul.LINK_BITS) + ways.after(table, place >> ul.SIZE_BITS)
-    # On its last link only the last packet of a message has an event.
-    if goal > 0 or waits:
-        time += start + paces.latency(table, link)
-        if append(net, pool, link, place, goal, time, waits):
-            ports.set_due(net, link, time)
-            _schedule(table, net, link)
-
-
-@inner
+@inlined
 def _time(table, link, size):
     """Return the ps that a packet takes on a link."""
     options = table[lk.T_OPTIONS]
@@ -112,85 +97,145 @@ def _time(table, link, size):
     return duration(table, link, size)
 
 
-@inner
-def _start(table, net, pool, link, now):
-    """A port that messages begin with is free: send the next packet."""
-    # Its own messages and forwarded packets alternate, so that neither starves the other.
-    queue = ports.queue(net, link)
-    own = ports.class_(net, link) > 0 and (ports.turn(net, link) > 0 or queue == ports.queue_last(net, link))
-    ports.set_turn(net, link, 0 if own else 1)
-    # So that what goes on an empty wire may be scheduled.
-    ports.set_start(net, link, lk.FOREVER)
-    if own:
-        _send(table, net, pool, link, now)
+@inlined
+def _size(place):
+    return place & ((1 << ul.SIZE_BITS) - 1)
+
+
+@inlined
+def _transmit(table, net, pool, link, place, message, is_last, start, waits):
+    """Transmit a packet from `start` on, when the port is free; tells whether it is the first on the wire with an event.
+
+    `message` if the packet is the last one of it.
+    """
+    size = _size(place)
+    time = _time(table, link, size)
+    carried(table, net, link, size, start, start + time)
+    ports.set_free(net, link, start + time)
+    time += start + paces.latency(table, link)
+    if not is_last:
+        goal = (message << ul.LINK_BITS) + ways.after(table, place >> ul.SIZE_BITS)
+    elif message > 0:
+        goal = -message
+    elif waits:
+        goal = ul.NOWHERE
     else:
-        place = packets.place(pool, queue)
-        ports.set_queue(net, link, behind(pool, queue))
-        message = packets.goal(pool, queue)
-        if ends_row(queue):
-            free_row(net, pool, queue - ul.LAST_OF_ROW)
-        uses.add_waiting(net, link, -(place & ((1 << ul.SIZE_BITS) - 1)))
-        _transmit(table, net, pool, link, place, message, now, False)
-    if ports.class_(net, link) > 0 or ports.queue(net, link) != ports.queue_last(net, link):
-        ports.set_start(net, link, ports.free(net, link))
+        return False
+    if not append(net, pool, link, place, goal, time, waits):
+        return False
+    ports.set_due(net, link, time)
+    return True
+
+
+@inlined
+def _happens(table, net, pool, link, now):
+    """START or ARRIVE of a link: send, or send on, a packet."""
+    starts = ports.start(net, link) == now
+    after = 0
+    to = link
+    if starts:
+        place, message, is_last, after = _chosen(table, net, pool, link)
+        start = now
+        waits = False
+    else:
+        at = ports.wire(net, link)
+        place = packets.place(pool, at)
+        goal = packets.goal(pool, at)
+        ports.set_due(net, link, next_on_wire(net, pool, link))
+        # It is looked up when the next one comes.
+        ways.touch_after(table, (packets.place(pool, ports.wire(net, link)) >> ul.SIZE_BITS) + 1)
+        if goal < 0:
+            deliver(net, pool, -goal)
+            _schedule(table, net, link)
+            return
+        to = (goal & ((1 << ul.LINK_BITS) - 1)) >> 1
+        is_last = goal & 1 > 0
+        message = goal >> ul.LINK_BITS
+        place += 1 << ul.SIZE_BITS
+        if paces.own(table, to) > 0:
+            start, waits = now, False
+            # An idle port transmits at once. One that has something to send has START scheduled.
+            if ports.start(net, to) < lk.FOREVER or ports.free(net, to) > now:
+                _wait(table, net, pool, to, place, message * 2 + (goal & 1), now)
+                _schedule(table, net, link)
+                return
+        else:
+            start, waits = _leaves(table, net, pool, to, link, _size(place), now)
+    is_first = _transmit(table, net, pool, to, place, message, is_last, start, waits)
+    if starts:
+        if after > 0:
+            line_up(net, pool, link, after)
+        works = ports.class_(net, link) > 0 or ports.queue(net, link) != ports.queue_last(net, link)
+        ports.set_start(net, link, ports.free(net, link) if works else lk.FOREVER)
+    elif is_first:
+        _schedule(table, net, to)
     _schedule(table, net, link)
 
 
-@inner
-def _send(table, net, pool, link, now):
-    """Send the next packet of the messages of a link."""
+@inlined
+def _chosen(table, net, pool, link):
+    """Return what a port sends that messages begin with: place, message, whether this is its last link, and the message
+    that may begin when it has left.
+    """
+    queue = ports.queue(net, link)
+    # Its own messages and forwarded packets alternate, so that neither starves the other.
+    own = ports.class_(net, link) > 0 and (ports.turn(net, link) > 0 or queue == ports.queue_last(net, link))
+    ports.set_turn(net, link, 0 if own else 1)
+    after = 0
+    if not own:
+        place = packets.place(pool, queue)
+        message = packets.goal(pool, queue) >> 1
+        is_last = packets.goal(pool, queue) & 1 > 0
+        ports.set_queue(net, link, behind(pool, queue))
+        if ends_row(queue):
+            free_row(net, pool, queue - ul.LAST_OF_ROW)
+        uses.add_waiting(net, link, -_size(place))
+        return place, message, is_last, after
     message = next_turn(net, pool, link)
     options = table[lk.T_OPTIONS]
     payload = min(option.mtu(table, options), messages.send(pool, message))
-    place = (messages.first(pool, message) << ul.SIZE_BITS) + payload + option.header(table, options)
+    first = messages.first(pool, message)
+    is_last = first == messages.last(pool, message)
+    place = (first << ul.SIZE_BITS) + payload + option.header(table, options)
     stays = messages.add_send(pool, message, -payload) > 0
     turn_over(net, pool, link, message, stays)
-    _transmit(table, net, pool, link, place, 0 if stays else message, now, False)
-    # The last packet has left: the route's gate opens for the next message.
-    if not stays:
-        after = left(net, pool, messages.its_route(pool, message), pk.M_KEY)
-        if after > 0:
-            line_up(net, pool, link, after)
-
-
-@inner
-def _arrived(table, net, pool, link, now):
-    """What is first on the wire of a link is at its end."""
-    at = ports.wire(net, link)
-    place = packets.place(pool, at)
-    goal = packets.goal(pool, at)
-    ports.set_due(net, link, next_on_wire(net, pool, link))
-    _schedule(table, net, link)
-    to = (goal & ((1 << ul.LINK_BITS) - 1)) - 1
-    message = goal >> ul.LINK_BITS
-    if to < 0:
-        deliver(net, pool, message)
-        return
-    place += 1 << ul.SIZE_BITS
-    size = place & ((1 << ul.SIZE_BITS) - 1)
-    if paces.own(table, to) == 0:
-        _pass(table, net, pool, to, link, now)
-        free = ports.free(net, to)
-        waits = ports.first(net, to) != ports.last(net, to) or free > now
-        if waits:
-            if ports.first(net, to) == ports.last(net, to):
-                ports.set_begins(net, to, free)
-            waiting(table, net, to, uses.waiting(net, to) + size, now)
-        _transmit(table, net, pool, to, place, message, free if waits else now, waits)
-    # An idle port transmits at once. One that has something to send has START scheduled.
-    elif ports.start(net, to) == lk.FOREVER and ports.free(net, to) <= now:
-        _transmit(table, net, pool, to, place, message, now, False)
+    # It is looked at when the port starts next.
+    messages.touch_next(pool, first_of_turn(net, pool, link))
+    if stays:
+        message = 0
     else:
-        at = ports.queue_last(net, to)
-        if at == 0:
-            at = new_row(net, pool) + 1
-            ports.set_queue(net, to, at)
-        ports.set_queue_last(net, to, put(net, pool, at, place, message, 0))
-        waiting(table, net, to, uses.waiting(net, to) + size, now)
-        _arm(table, net, to, now)
+        # The last packet leaves: the route's gate opens for the next message.
+        after = left(net, pool, messages.its_route(pool, message), pk.M_KEY)
+    return place, message, is_last, after
 
 
 @inner
+def _wait(table, net, pool, link, place, goal, now):
+    """Let a packet wait where messages begin."""
+    at = ports.queue_last(net, link)
+    if at == 0:
+        at = new_row(net, pool) + 1
+        ports.set_queue(net, link, at)
+    ports.set_queue_last(net, link, put(net, pool, at, place, goal, 0))
+    waiting(table, net, link, uses.waiting(net, link) + _size(place), now)
+    _arm(table, net, link, now)
+
+
+@inlined
+def _leaves(table, net, pool, link, came_by, size, now):
+    """A packet has come by another link to a port that sends first in, first out: return when it leaves, and if it waits."""
+    _pass(table, net, pool, link, came_by, now)
+    free = ports.free(net, link)
+    others = ports.first(net, link) != ports.last(net, link)
+    if not others and free <= now:
+        return now, False
+    if not others:
+        ports.set_begins(net, link, free)
+    waiting(table, net, link, uses.waiting(net, link) + size, now)
+    return free, True
+
+
+@inlined
 def _pass(table, net, pool, link, came_by, now):
     """Forget what waited for a link and has begun when something comes by another.
 
@@ -204,11 +249,12 @@ def _pass(table, net, pool, link, came_by, now):
     begins = ports.begins(net, link)
     waits = uses.waiting(net, link)
     while at != last and begins < before:
-        size = packets.place(pool, at) & ((1 << ul.SIZE_BITS) - 1)
+        size = _size(packets.place(pool, at))
         waits -= size
         begins += _time(table, link, size)
         skip(net, pool, link)
         at = ports.first(net, link)
+    packets.touch_place(pool, behind(pool, at))
     ports.set_begins(net, link, begins)
     uses.set_waiting(net, link, waits)
 
@@ -258,8 +304,5 @@ def advance(table, net, pool, queue, limit):
         else:
             net[lk.N_NOW] = now
             net[lk.N_EVENTS] += 1
-            if ports.start(net, link) == now:
-                _start(table, net, pool, link, now)
-            else:
-                _arrived(table, net, pool, link, now)
+            _happens(table, net, pool, link, now)
     return reached(net, queue, limit)

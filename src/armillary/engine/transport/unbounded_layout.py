@@ -21,7 +21,7 @@ PACE.column("full", "what a full packet takes", "ps")
 PACE.column("latency", "its latency", "ps")
 PACE.column("own", "1: messages begin with it, so that what it sends next is not known before")
 WAY = TABLE.rows("WAY", "links of routes", "A place in ROUTE_LINK.")
-WAY.column("after", "the next link of its route, plus 1; 0: it is the last")
+WAY.column("after", "next link of its route << 1 | 1: that is the last one; at the last of a route it has no meaning")
 NET = Layout("state of unbounded queues", pk.NET)
 NODE = NET.rows("NODE", "twice the leaves", "A node of the tree: the lower of the two below it. The first is no node.")
 NODE.column("first", "see above")
@@ -45,8 +45,12 @@ M_ROUTE = MESSAGE.column("its_route", "its route", at=6)
 PACKET = record("PACKET", "A packet in a list of a link, of which each row of the pool has some, behind the next row.")
 PACKET.column("time", "when it arrives", "ps")
 PACKET.column("place", "place of its link << SIZE_BITS | what it is on the wire in bytes")
-PACKET.column("goal", "its message, if it is the last of it, << LINK_BITS | next link + 1; 0: it has no event")
+PACKET.column("goal", "see below, NOWHERE: it has no event when it arrives")
+NOWHERE = -1
 SIZE_BITS, LINK_BITS = 22, 24
+"""A goal is ``message << LINK_BITS | next link << 1 | 1: that is the last of its route``, with 0 as message unless the
+packet is the last one of it; at the end of its route -message.
+"""
 WORDS = PACKET.width
 LAST_OF_ROW = 1 + ((lk.P_COLUMNS - 1) // WORDS - 1) * WORDS
 """Where the last packet of a row stands."""
