@@ -10,7 +10,7 @@ the route, and no bandwidth.
 from __future__ import annotations
 
 from armillary.base.accessors import accessors
-from armillary.base.jit import in_variant, inlined, inner, use
+from armillary.base.jit import in_variant, inner, use
 from armillary.engine.transport import layout as lk
 from armillary.engine.transport import packet_layout as pk
 
@@ -103,7 +103,7 @@ def _offer(table, net, pool, queue, row, now):
     arm(table, net, queue, link, now)
 
 
-@inlined
+@inner
 def _cut(table, net, pool, queue, link, now):
     """Return the next packet of the messages that a link sends."""
     message = next_turn(net, pool, link)
@@ -130,7 +130,7 @@ def _cut(table, net, pool, queue, link, now):
     return row
 
 
-@inlined
+@inner
 def _start(table, net, pool, queue, link, now):
     """A port is free: send the next packet."""
     # The pause came, or the link went down, after START was scheduled.
@@ -154,7 +154,7 @@ def _start(table, net, pool, queue, link, now):
         arm(table, net, queue, link, now)
 
 
-@inlined
+@inner
 def _arrived(table, net, pool, queue, link, row, now):
     """A packet is at the end of a link."""
     to = onward(table, net, pool, row, link)
@@ -182,7 +182,7 @@ def _arrived(table, net, pool, queue, link, row, now):
             marked(net, pool, to, row)
 
 
-@inlined
+@inner
 def _received(table, net, pool, queue, row, now):
     """A packet is at its destination."""
     message = packets.message(pool, row)

@@ -20,7 +20,7 @@ costs another. Packets on a wire stay in order, so only the first of each wire i
 from __future__ import annotations
 
 from armillary.base.accessors import accessors
-from armillary.base.jit import inlined, inner, use
+from armillary.base.jit import inner, use
 from armillary.engine.transport import layout as lk
 from armillary.engine.transport import packet_layout as pk
 
@@ -107,7 +107,7 @@ def arm(table, net, queue, link, now):
         push_ordered(net, queue, max(now, ports.free(net, link)), what - pk.BEFORE, what)
 
 
-@inlined
+@inner
 def started(table, net, link):
     """START of a link has come: tell whether it may send."""
     ports.set_armed(net, link, 0)
@@ -138,7 +138,7 @@ def transmit(table, net, pool, queue, link, row, now):
     return end
 
 
-@inlined
+@inner
 def enqueue(table, net, pool, queue, link, row, now):
     """Take a packet at the tail of a link; tells whether it must wait there."""
     up = links.slow(table, link_row(table, net, link)) > 0
@@ -157,7 +157,7 @@ def enqueue(table, net, pool, queue, link, row, now):
     return True
 
 
-@inlined
+@inner
 def dequeue(net, pool, link):
     """Take the first packet out of the queue of a link; 0: there is none."""
     row = ports.first(net, link)
@@ -168,7 +168,7 @@ def dequeue(net, pool, link):
     return row
 
 
-@inlined
+@inner
 def arrive(net, pool, queue, link):
     """Take the first event, ARRIVE of a link, and the packet it is about; returns that."""
     row = ports.wire(net, link)
