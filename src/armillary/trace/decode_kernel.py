@@ -35,8 +35,8 @@ AT_FRAME_PTR, AT_UNKNOWN, AT_ROWS, AT_CTRL, AT_DATA, AT_VALUE, AT_LIST = 30, 31,
 AT_ITEM, AT_STRING, AT_IO, AT_DOC, AT_TABLE = 37, 38, 39, 40, 41
 AT_NAME_FIRST, AT_NAME_SIZE, AT_NAME_NEXT = 42, 43, 44
 ROW_STRIDE, IO_STRIDE, DOC_STRIDE, MASK, N_FILES = 45, 46, 47, 48, 49
-ROOM, FILES = 50, 60
-"""From `ROOM` on, the sizes of the columns that the cursors from `CTRL` to `DOC` fill, for `BOTH`."""
+ROOM, FILES = 50, 61
+"""From `ROOM` on, the sizes of the columns that the cursors from `CTRL` to `DOC` fill, for `BOTH`, and most names."""
 
 RAW = 33
 """Kind of an attribute that is a whole field of a node, of a schema that is newer than this one."""
@@ -80,7 +80,7 @@ def intern(buf: Any, pos: int, end: int, m: Any) -> Any:
             if not valid_text(buf, pos, end):
                 return UTF8
             # A head is an int32 of which the kind takes 6 bits; 25 are left for the name.
-            if m[NAME] >= 33554430:
+            if m[NAME] >= min(33554430, m[ROOM + NAME]):
                 return NAMES
             m[NAME] += 1
             known = m[NAME]
