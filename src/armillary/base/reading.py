@@ -129,7 +129,7 @@ def _read(descriptor: int, path: StrPath, most: float) -> bytes | memoryview:
 
 
 def _room(size: int) -> memoryview:
-    """Return room for bytes that are all written before they are read: to clear 100 MB takes as long as to parse them."""
+    """Return room for bytes that are written before they are read: clearing 100 MB takes as long as parsing them."""
     # Few commands read files of this size, and NumPy is not there yet where they do not.
     import numpy as np
 

@@ -1,8 +1,8 @@
 """Copies and comparisons of spans of bytes, for kernels.
 
-``copy, same = spans()`` in a kernel module gives both as the mode wants them. Interpreted, they are slices. Compiled, they
-are the instructions that copy and compare memory: a loop over ``array[i]`` asks for each byte whether i is negative and
-counts from the end, which the compiler turns into gathers and scatters of single bytes. Checked, they are such loops.
+``copy, same = spans()`` in a kernel module gives both as the mode wants them. Interpreted, they are slices. Compiled,
+they are the instructions that copy and compare memory: a loop over ``array[i]`` asks for each byte whether i is negative
+and counts from the end, which the compiler turns into gathers and scatters of single bytes. Checked, they are loops.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from armillary.base import jit
 
 
 def spans() -> tuple[Any, Any]:
-    """Return ``copy(into, at, data, begin, end)`` and ``same(data, a, b, size)`` for the module that is being loaded."""
+    """Return ``copy(into, at, data, begin, end)`` and ``same(data, a, b, size)`` in the mode of what is being loaded."""
     if not jit.compiling():
         return _copy, _same
     if jit.is_checking():
@@ -62,8 +62,9 @@ def _instructions() -> tuple[Any, Any]:
             )
             name = "llvm.memcpy.p0i8.p0i8.i64"
             move = numba.core.cgutils.get_or_insert_function(builder.module, kind, name)
-            ends = pointer(context, builder, sig.args[0], to, at), pointer(
-                context, builder, sig.args[2], data, begin
+            ends = (
+                pointer(context, builder, sig.args[0], to, at),
+                pointer(context, builder, sig.args[2], data, begin),
             )
             builder.call(move, [*ends, size, ir.IntType(1)(0)])
             return context.get_dummy_value()

@@ -48,7 +48,8 @@ class UnboundedPacket(Transport):
 
     def options(self, topology: Topology) -> list[int]:
         """See `Transport.options`."""
-        return [self.packet.mtu, self.packet.header, topology.links.bit_length()]
+        bits = topology.links.bit_length()
+        return [self.packet.mtu, self.packet.header, bits, 1 << bits]
 
     def tables(self, topology: Topology) -> list[Ints]:
         """See `Transport.tables`."""

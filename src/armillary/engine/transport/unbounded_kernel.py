@@ -6,8 +6,8 @@
 * Of the packets of a message, which arrive in order, only the last one has an event on the last link.
 * Ports that messages begin with have STARTs, as messages to come change what they send next.
 
-Links have an event each, in a tree (`unbounded_layout`): lower numbers come first at equal times, and START before ARRIVE,
-as in `packet_kernel`.
+Links have an event each, in a tree (`unbounded_layout`): lower numbers come first at equal times, and START before
+ARRIVE, as in `packet_kernel`.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _size(place):
 
 @inlined
 def _transmit(table, net, pool, link, place, message, is_last, start, waits):
-    """Transmit a packet from `start` on, when the port is free; tells whether it is the first on the wire with an event.
+    """Transmit a packet from `start` on; tells whether it is the first on its wire that has an event.
 
     `message` if the packet is the last one of it.
     """
@@ -174,8 +174,9 @@ def _happens(table, net, pool, link, now):
 
 @inlined
 def _chosen(table, net, pool, link):
-    """Return what a port sends that messages begin with: place, message, whether this is its last link, and the message
-    that may begin when it has left.
+    """Return what a port sends that messages begin with: place, message, whether this is its last link; and what follows.
+
+    What follows is the message that may begin when this packet has left, 0: none.
     """
     queue = ports.queue(net, link)
     # Its own messages and forwarded packets alternate, so that neither starves the other.
@@ -223,7 +224,7 @@ def _wait(table, net, pool, link, place, goal, now):
 
 @inlined
 def _leaves(table, net, pool, link, came_by, size, now):
-    """A packet has come by another link to a port that sends first in, first out: return when it leaves, and if it waits."""
+    """A packet has come to a port that sends first in, first out: return when it leaves, and whether it waits."""
     _pass(table, net, pool, link, came_by, now)
     free = ports.free(net, link)
     others = ports.first(net, link) != ports.last(net, link)
