@@ -133,7 +133,7 @@ def _room(size: int) -> memoryview:
     # Few commands read files of this size, and NumPy is not there yet where they do not.
     import numpy as np
 
-    return memoryview(np.empty(size, np.uint8))
+    return np.empty(size, np.uint8).data
 
 
 def _copy(descriptor: int, view: memoryview) -> int:

@@ -1,8 +1,9 @@
 """Copies and comparisons of spans of bytes, for kernels.
 
 ``copy, same = spans()`` in a kernel module gives both as the mode wants them. Interpreted, they are slices. Compiled,
-they are the instructions that copy and compare memory: a loop over ``array[i]`` asks for each byte whether i is negative
-and counts from the end, which the compiler turns into gathers and scatters of single bytes. Checked, they are loops.
+they are the instructions that copy and compare memory: a loop over ``array[i]`` asks for each byte whether i is
+negative and counts from the end, which the compiler turns into gathers and scatters of single bytes. Checked, they
+are loops.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from armillary.base import jit
 
 
 def spans() -> tuple[Any, Any]:
-    """Return ``copy(into, at, data, begin, end)`` and ``same(data, a, b, size)`` in the mode of what is being loaded."""
+    """Return ``copy(into, at, data, begin, end)`` and ``same(data, a, b, size)`` for what is being loaded."""
     if not jit.compiling():
         return _copy, _same
     if jit.is_checking():
@@ -52,7 +53,6 @@ def _instructions() -> tuple[Any, Any]:
     def pointer(context: Any, builder: Any, of: Any, flat: Any, at: Any) -> Any:
         return builder.gep(arrays.make_array(of)(context, builder, flat).data, [at])
 
-    @numba.extending.intrinsic
     def copy(context: Any, into: Any, at: Any, data: Any, begin: Any, end: Any) -> Any:
         def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             to, at, data, begin, end = args
@@ -71,7 +71,6 @@ def _instructions() -> tuple[Any, Any]:
 
         return signature(types.none, into, types.int64, data, types.int64, types.int64), code
 
-    @numba.extending.intrinsic
     def same(context: Any, data: Any, a: Any, b: Any, size: Any) -> Any:
         def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             data, a, b, size = args
@@ -82,4 +81,4 @@ def _instructions() -> tuple[Any, Any]:
 
         return signature(types.boolean, data, types.int64, types.int64, types.int64), code
 
-    return copy, same
+    return numba.extending.intrinsic(copy), numba.extending.intrinsic(same)

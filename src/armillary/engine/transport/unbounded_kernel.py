@@ -174,7 +174,7 @@ def _happens(table, net, pool, link, now):
 
 @inlined
 def _chosen(table, net, pool, link):
-    """Return what a port sends that messages begin with: place, message, whether this is its last link; and what follows.
+    """Return what a port sends that messages begin with: place, message, if it ends here, and what follows.
 
     What follows is the message that may begin when this packet has left, 0: none.
     """
