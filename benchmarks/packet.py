@@ -48,7 +48,7 @@ def measure(
     source, target = ends
     flow = np.arange(len(source))
     best = float("inf")
-    for _ in range(4):
+    for _ in range(int(__import__("os").environ.get("N", "4"))):
         start = time.process_time()
         got = offer(options, routing, source, target, size, flow=flow)
         best = min(best, time.process_time() - start)
@@ -65,11 +65,13 @@ def measure(
 def main() -> None:
     """Measure all cases."""
     leaves = Ecmp(leaf_spine(8, 8, 16, 50.0, 500.0))
+    many = Ecmp(leaf_spine(16, 16, 32, 50.0, 500.0))
     tree = Ecmp(fat_tree(16, 50.0, 500.0))
     torus = DimensionOrder(from_dimensions([Dimension(name, "Ring", 16, 50.0, 500.0) for name in "xy"]))
     every, some = all_to_all(128), permutations(1024, 4)
     for name, options, routing, ends, size, least in (
-        ("leaf-spine of 128, all-to-all", Packet(mtu=MTU), leaves, every, 1 << 17, 2e6),
+        ("leaf-spine of 512, all-to-all", Packet(mtu=MTU), many, all_to_all(512), 1 << 16, 10e6),
+        ("leaf-spine of 128, all-to-all", Packet(mtu=MTU), leaves, every, 1 << 17, 10e6),
         ("leaf-spine of 128, all-to-all, pauses", Packet(**LOSSLESS), leaves, every, 1 << 17, 2e6),
         ("leaf-spine of 128, all-to-all, DCQCN", Packet(**MARKED), leaves, every, 1 << 17, 2e6),
         ("fat tree of 1024, random", Packet(mtu=MTU), tree, some, 1 << 20, 1e6),

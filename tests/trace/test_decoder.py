@@ -295,10 +295,11 @@ EDITS = st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), max_size
     FILES,
     EDITS,
     st.sampled_from([0, 1 << 12, 1 << 13, 1 << 16]),
+    st.sampled_from([1, 4, 1 << 16]),
     st.sampled_from(["compiled", "compiled", "interpreted"]),
 )
 def test_one_pass_finds_what_two_find(
-    files: list[bytes], edits: list[tuple[int, int]], spare: int, mode: str
+    files: list[bytes], edits: list[tuple[int, int]], spare: int, names: int, mode: str
 ) -> None:
     made = [bytearray(data) for data in files]
     for at, byte in edits:
@@ -309,6 +310,7 @@ def test_one_pass_finds_what_two_find(
     with pytest.MonkeyPatch.context() as monkeypatch:
         # Too little to spare: the pass gives up, and two passes follow.
         monkeypatch.setattr(_decode, "_SPARE", spare)
+        monkeypatch.setattr(_decode, "_NAMES", names)
         two, one = (outcome_of(data, mode, at, monkeypatch) for at in (1 << 60, 0))
     if isinstance(two, str):
         assert one == two

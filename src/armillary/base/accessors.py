@@ -6,6 +6,11 @@
     lanes.set_head(st, lane, value)   sets it
     lanes.add_head(st, lane, value)   adds to it, and returns the new value
     lanes.at_head(st, lane)           its address in the array, for kernels that work on a part of it
+    lanes.touch_head(st, lane)        asks the processor to have it at hand soon: memory is slow, see below
+
+An event that finds its data in memory and not in a cache waits for it as long as 300 instructions take. What the next
+event of a thing will read is known when this one ends: `touch` fetches it meanwhile. It changes nothing else, and may
+be given any address.
 
 A column of `many` values takes one more index after the row. Rows of a `record` are identified by their addresses.
 
@@ -29,7 +34,7 @@ from typing import Any, cast
 from armillary.base import jit
 from armillary.base.tables import Column, Table
 
-KINDS = ("set", "add", "at")
+KINDS = ("set", "add", "at", "touch")
 
 
 def _module(table: Table, make: Callable[[str, Column], Any]) -> ModuleType:
@@ -52,7 +57,7 @@ def _module(table: Table, make: Callable[[str, Column], Any]) -> ModuleType:
 
 
 def parts_of(table: Table, name: str) -> tuple[str, Column]:
-    """Return the kind of an accessor ("get", "set", "add", "at") and its column, by its name."""
+    """Return the kind of an accessor ("get", "set", "add", "at", "touch") and its column, by its name."""
     kind, _, column = name.partition("_")
     # A column may itself be called `at_once`: its own name comes first.
     if name in table.declared or kind not in KINDS:
@@ -107,6 +112,7 @@ def _function(kind: str, column: Column, bounds: Mapping[str, Any]) -> Callable[
     body = {
         "get": f"return flat[{place}]",
         "at": f"return {place}",
+        "touch": "return",
         "set": f"flat[{place}] = value",
         # `place` once: an address may cost a table look-up of its own.
         "add": f"place = {place}; flat[place] += value; return flat[place]",
@@ -152,6 +158,16 @@ def _instructions(kind: str, column: Column) -> Any:
     def at(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return find(context, builder, sig.args[0], args[0], list(args[1:]))[0]
 
+    def touch(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        at, pointer = find(context, builder, sig.args[0], args[0], list(args[1:]))
+        ir: Any = importlib.import_module("llvmlite.ir")
+        word, byte = ir.IntType(32), ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+        fetch = numba.core.cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        # To read, into all caches, data.
+        builder.call(fetch, [builder.bitcast(pointer(at), byte), word(0), word(3), word(1)])
+        return context.get_dummy_value()
+
     def put(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         of = sig.args[0]
         at, pointer = find(context, builder, of, args[0], list(args[1:-1]))
@@ -168,8 +184,8 @@ def _instructions(kind: str, column: Column) -> Any:
         return after
 
     values = 1 if kind in ("set", "add") else 0
-    codes = {"get": get, "at": at, "set": put, "add": add}
-    results = {"at": types.intp, "set": types.none}
+    codes = {"get": get, "at": at, "set": put, "add": add, "touch": touch}
+    results = {"at": types.intp, "set": types.none, "touch": types.none}
 
     def typing(context: Any, flat: Any, *more: Any) -> Any:
         return typed(flat, values, results.get(kind) or flat.dtype), codes[kind]
@@ -243,6 +259,8 @@ class _Inline(ast.NodeTransformer):
         """Inline an access that is a statement."""
         if isinstance(node.value, ast.Call):
             kind, element = self._element(node.value, statement=True)
+            if kind == "touch" and element is not None:
+                return ast.copy_location(ast.Pass(), node)
             if element is not None and kind in ("set", "add"):
                 element.ctx = ast.Store()
                 value = self.visit(node.value.args[-1])

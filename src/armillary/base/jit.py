@@ -95,9 +95,14 @@ def inner(function: F) -> F:
     return function if _mode == "interpreted" else compile_inner(function)
 
 
-def compile_inner(function: F) -> F:
+def inlined(function: F) -> F:
+    """Like `inner`, for a function of a hot path: put in place of its calls, which pass seven words for an array."""
+    return function if _mode == "interpreted" else compile_inner(function, forceinline=True)
+
+
+def compile_inner(function: F, **options: bool) -> F:
     """Compile a function that is called by compiled functions only, whatever is being loaded."""
-    return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)
 
 
 def _compile(function: F, **options: bool) -> F:
@@ -245,7 +250,7 @@ def cache_folder(sources: Iterable[Path] = ()) -> Path:
 def _ours() -> Any:
     """Return the hash of our sources: kernels, what declares their tables, and what makes code of both."""
     digest = hashlib.sha256()
-    makers = [Path(__file__).with_name(f"{name}.py") for name in ("jit", "tables", "accessors")]
+    makers = [Path(__file__).with_name(f"{name}.py") for name in ("jit", "tables", "accessors", "spans")]
     for source in (*makers, *sorted(each for each in _HOME.rglob("*.py") if any(map(each.match, _SOURCES)))):
         digest.update(source.read_bytes())
     return digest

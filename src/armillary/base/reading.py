@@ -110,24 +110,30 @@ def _read(descriptor: int, path: StrPath, most: float) -> bytes | memoryview:
     # An array: to make room for one is faster than to let bytes grow.
     if pipe:
         return _rest_of_pipe(descriptor, path, bytearray(first + more), most)
-    room = bytearray(max(found.st_size, 2 * _BLOCK) + 1)
+    room = _room(max(found.st_size, 2 * _BLOCK) + 1)
     size = len(first) + len(more)
     room[:size] = first + more
     while True:
-        with memoryview(room) as view:
-            got = (
-                os.readv(descriptor, [view[size:]])
-                if hasattr(os, "readv")
-                else _copy(descriptor, view[size:])
-            )
+        view = room[size:]
+        got = os.readv(descriptor, [view]) if hasattr(os, "readv") else _copy(descriptor, view)
         if not got:
-            return memoryview(room)[:size].toreadonly()
+            return room[:size].toreadonly()
         size += got
         if size > most:
             too_large(path, size, most)
         # The file has grown.
         if size == len(room):
-            room.extend(bytes(len(room)))
+            longer = _room(2 * size)
+            longer[:size] = room
+            room = longer
+
+
+def _room(size: int) -> memoryview:
+    """Return room for bytes that are written before they are read: clearing 100 MB takes as long as parsing them."""
+    # Few commands read files of this size, and NumPy is not there yet where they do not.
+    import numpy as np
+
+    return np.empty(size, np.uint8).data
 
 
 def _copy(descriptor: int, view: memoryview) -> int:

@@ -37,6 +37,9 @@ _SHARE = 16
 _SPARE = 1 << 16
 """Entries that every estimated column has to spare, besides a tenth: room for a usual frame. Unused memory is free."""
 
+_NAMES = 1 << 16
+"""Names of attributes for which one pass has room. Of real traces the most have a few dozen."""
+
 COMPILED_FROM_WARM = 4 * 1024
 """The same once the compiled decoder is loaded."""
 
@@ -98,14 +101,19 @@ def decode_columns(
     # Names are spans of the input; number 0 stands for none, hence [1:].
     firsts = column(k.AT_NAME_FIRST, count[k.NAME] + 1)[1:].tolist()
     sizes = column(k.AT_NAME_SIZE, count[k.NAME] + 1)[1:].tolist()
+    # In place: a copy of the heads takes as long as reading them.
+    heads = heads[: count[k.ATTR]]
+    kinds = heads.astype(np.uint8)
+    kinds &= np.uint8(63)
+    heads >>= 6
     return Columns(
         frame_ptr=column(k.AT_FRAME_PTR, len(offsets)),
         unknown=column(k.AT_UNKNOWN, len(offsets) - 1),
         rows=column(k.AT_ROWS, k.ROW_FIELDS * count[k.ROW_STRIDE]).reshape(k.ROW_FIELDS, -1),
         ctrl=column(k.AT_CTRL, count[k.CTRL]),
         data=column(k.AT_DATA, count[k.DATA]),
-        attr_name=heads[: count[k.ATTR]] >> 6,
-        attr_kind=heads[: count[k.ATTR]].astype(np.uint8) & np.uint8(63),
+        attr_name=heads,
+        attr_kind=kinds,
         attr_value=column(k.AT_VALUE, count[k.ATTR]),
         list_ptr=column(k.AT_LIST, count[k.LIST] + 1),
         items=column(k.AT_ITEM, count[k.ITEM]),
@@ -196,7 +204,7 @@ def _estimate(kernel: ModuleType, mode: jit.Mode, data: Data, offsets: I64) -> l
     if error:
         return None
     room = [int(count * 1.1 * len(data) / frames) + _SPARE for count in memory[: k.BASES].tolist()]
-    room[k.ROW] = int(rows)
+    room[k.ROW], room[k.NAME] = int(rows), _NAMES
     for cursor, most in ((k.ITEM, k.ITEM_CAP), (k.STRING, k.STRING_CAP), (k.BYTE, k.BYTE_CAP)):
         room[cursor] = room[most] = max(room[cursor], room[most])
     return room
@@ -215,8 +223,10 @@ def _check_memory(count: list[int], bytes_per_node: float, sources: Sequence[str
 def _layout(count: list[int], offsets: I64) -> I64:
     """Return the kernel's memory, with room for `count` of everything."""
     n_files, attributes = len(offsets) - 1, count[k.ATTR]
+    # One pass goes by an estimate of names, too: a table for as many as attributes is scattered over all its pages.
+    names = min(attributes, _NAMES) if count[k.NAME] else attributes
     # At least twice as many slots as names can occur: probing stays short and always ends.
-    slots = 1 << (2 * attributes + 1).bit_length()
+    slots = 1 << (2 * names + 1).bit_length()
     sizes = {
         k.AT_FRAME_PTR: n_files + 1,
         k.AT_UNKNOWN: n_files,
@@ -229,9 +239,9 @@ def _layout(count: list[int], offsets: I64) -> I64:
         k.AT_STRING: count[k.STRING_CAP] + 1,
         k.AT_IO: 5 * count[k.IO],
         k.AT_DOC: 2 * count[k.DOC],
-        k.AT_NAME_FIRST: attributes + 1,
-        k.AT_NAME_SIZE: attributes + 1,
-        k.AT_NAME_NEXT: attributes + 1,
+        k.AT_NAME_FIRST: names + 1,
+        k.AT_NAME_SIZE: names + 1,
+        k.AT_NAME_NEXT: names + 1,
         k.AT_TABLE: slots,
     }
     at = k.FILES + n_files + 1
@@ -253,6 +263,7 @@ def _layout(count: list[int], offsets: I64) -> I64:
     # A power of 2 of slots: the mask replaces a modulo.
     memory[k.MASK], memory[k.N_FILES] = slots - 1, n_files
     memory[k.ROOM + k.CTRL : k.ROOM + k.DOC + 1] = count[k.CTRL : k.DOC + 1]
+    memory[k.ROOM + k.NAME] = names
     memory[k.FILES : k.FILES + n_files + 1] = offsets
     return memory
 

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from armillary.base.jit import inner, njit, use
+from armillary.base.jit import inlined, inner, njit, use
+from armillary.base.spans import spans
 
+copy, same = spans()
 wire = use("armillary.trace.wire_kernel")
 varint, fixed, field, valid_text, wire_of, convert = (
     wire.varint, wire.fixed, wire.field, wire.valid_text, wire.wire_of, wire.convert,
@@ -33,8 +35,8 @@ AT_FRAME_PTR, AT_UNKNOWN, AT_ROWS, AT_CTRL, AT_DATA, AT_VALUE, AT_LIST = 30, 31,
 AT_ITEM, AT_STRING, AT_IO, AT_DOC, AT_TABLE = 37, 38, 39, 40, 41
 AT_NAME_FIRST, AT_NAME_SIZE, AT_NAME_NEXT = 42, 43, 44
 ROW_STRIDE, IO_STRIDE, DOC_STRIDE, MASK, N_FILES = 45, 46, 47, 48, 49
-ROOM, FILES = 50, 60
-"""From `ROOM` on, the sizes of the columns that the cursors from `CTRL` to `DOC` fill, for `BOTH`."""
+ROOM, FILES = 50, 61
+"""From `ROOM` on, the sizes of the columns that the cursors from `CTRL` to `DOC` fill, for `BOTH`, and most names."""
 
 RAW = 33
 """Kind of an attribute that is a whole field of a node, of a schema that is newer than this one."""
@@ -43,16 +45,13 @@ RAW = 33
 ID, TYPE, START, DURATION, NAME_AT, CTRL_AT, DATA_AT, ATTR_AT, ROW_FIELDS = 0, 1, 2, 3, 4, 5, 6, 7, 8
 
 
-@inner
+@inlined
 def add_string(buf: Any, pos: int, end: int, fill: int, m: Any, pool: Any) -> Any:
     """Append bytes to the pool as one more string; return its index."""
     index = m[STRING]
     if fill:
-        # The pool index of byte i of the buffer is at + i.
-        at = m[BYTE] - pos
-        for i in range(pos, end):
-            pool[at + i] = buf[i]
-        m[m[AT_STRING] + index + 1] = at + end
+        copy(pool, m[BYTE], buf, pos, end)
+        m[m[AT_STRING] + index + 1] = m[BYTE] + end - pos
     m[STRING] = index + 1
     m[BYTE] += end - pos
     m[STRING_CAP] = max(m[STRING_CAP], m[STRING])
@@ -60,37 +59,28 @@ def add_string(buf: Any, pos: int, end: int, fill: int, m: Any, pool: Any) -> An
     return index
 
 
-@inner
-def equal(buf: Any, a: int, b: int, size: int) -> bool:
-    """Return whether two parts of the buffer hold the same bytes."""
-    for i in range(size):  # noqa: SIM110  a generator would need reference counts
-        if buf[a + i] != buf[b + i]:
-            return False
-    return True
-
-
-@inner
+@inlined
 def intern(buf: Any, pos: int, end: int, m: Any) -> Any:
     """Return the number (from 1) of an attribute name, UTF8 if it is not valid text, NAMES if there are too many."""
     # Names are kept as spans of the buffer: text is copied only once, after decoding.
     at_first, at_size, last, size = m[AT_NAME_FIRST], m[AT_NAME_SIZE], m[AT_NAME_NEXT] + m[LAST], end - pos
     # Nodes repeat one another: try the name that followed the previous one the last time.
     known = m[last]
-    if known == 0 or m[at_size + known] != size or not equal(buf, m[at_first + known], pos, size):
+    if known == 0 or m[at_size + known] != size or not same(buf, m[at_first + known], pos, size):
         # FNV-1a of 32 bits, into an open-addressing table that is at most half full.
         code = 2166136261
         for i in range(pos, end):
             code = ((code ^ buf[i]) * 16777619) & 4294967295
         slot = code & m[MASK]
         known = m[m[AT_TABLE] + slot]
-        while known != 0 and (m[at_size + known] != size or not equal(buf, m[at_first + known], pos, size)):
+        while known != 0 and (m[at_size + known] != size or not same(buf, m[at_first + known], pos, size)):
             slot = (slot + 1) & m[MASK]
             known = m[m[AT_TABLE] + slot]
         if known == 0:
             if not valid_text(buf, pos, end):
                 return UTF8
             # A head is an int32 of which the kind takes 6 bits; 25 are left for the name.
-            if m[NAME] >= 33554430:
+            if m[NAME] >= min(33554430, m[ROOM + NAME]):
                 return NAMES
             m[NAME] += 1
             known = m[NAME]
@@ -142,7 +132,7 @@ def add_items(buf: Any, pos: int, end: int, kind: int, fill: int, m: Any, pool: 
     return end
 
 
-@inner
+@inlined
 def add_attribute(buf: Any, pos: int, end: int, fill: int, m: Any, heads: Any, pool: Any) -> Any:
     """Read an AttributeProto and append it; return `end` or an error."""
     name_at, name_end, doc_at, doc_end, kind, bits = pos, pos, pos, pos, 0, 0
@@ -204,7 +194,7 @@ def add_attribute(buf: Any, pos: int, end: int, fill: int, m: Any, heads: Any, p
     return end
 
 
-@inner
+@inlined
 def add_dependencies(buf: Any, pos: int, end: int, at: int, fill: int, m: Any) -> Any:
     """Write packed ids to ``m[at:]``; return how many, or an error."""
     count = 0
@@ -253,7 +243,7 @@ def add_io(buf: Any, side: int, at: int, fill: int, m: Any, pool: Any) -> None:
     m[IO] += 1
 
 
-@inner
+@inlined
 def add_frame(buf: Any, pos: int, end: int, head: bool, fill: int, m: Any, heads: Any, pool: Any) -> Any:
     """Read one frame, the GlobalMetadata (`head`) or a Node, and append it; return `end` or an error."""
     # GlobalMetadata has version = 1 and attr = 2, Node has name = 2 and attr = 10.

@@ -73,10 +73,11 @@ def resolve(
     if missing.any():
         dangling = sorted(set(zip(node[missing].tolist(), wanted[missing].tolist(), strict=True)))
         node, at = node[~missing], at[~missing]
-    # (node, parent) as one integer: sorting it sorts the CSR and brings repeats together.
-    key = distinct(node * n + at)
-    node = key // n
-    at = key - node * n
+    # (node, parent) as one integer: sorting it sorts the CSR and brings repeats together. Divisions are slow.
+    bits = n.bit_length()
+    key = distinct((node << bits) | at)
+    node = key >> bits
+    at = key & ((1 << bits) - 1)
     ptr = np.zeros(n + 1, dtype=np.int64)
     np.cumsum(np.bincount(node, minlength=n), out=ptr[1:])
     return ptr, at.astype(np.int32), dangling

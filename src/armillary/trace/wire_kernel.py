@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from armillary.base.jit import inner
+from armillary.base.jit import inlined, inner
 
 TRUNCATED, LONG_VARINT, LENGTH, WIRE, FIELD, UTF8 = -1, -2, -3, -4, -5, -6
 
@@ -37,7 +37,7 @@ def long_varint(buf: Any, pos: int, end: int) -> Any:
     return 0, TRUNCATED
 
 
-@inner
+@inlined
 def varint(buf: Any, pos: int, end: int) -> Any:
     """Read a varint; return (value as int64, next position)."""
     # Most are one byte long; this part is small enough to be inlined.
@@ -63,7 +63,7 @@ def fixed(buf: Any, pos: int, end: int, wire: int) -> Any:
     return value, pos + size
 
 
-@inner
+@inlined
 def field(buf: Any, pos: int, end: int, m: Any) -> Any:
     """Read one field of a message.
 
@@ -105,6 +105,9 @@ def valid_text(buf: Any, pos: int, end: int) -> bool:
     """Return whether the bytes are UTF-8 (no surrogates, no overlong forms)."""
     # No byte with its top bit set means ASCII, which nearly all texts are.
     seen = 0
+    # What is never true tells the compiler that no index counts from the end of the array.
+    if pos < 0:
+        return False
     for i in range(pos, end):
         seen |= buf[i]
     if seen < 128:
@@ -143,7 +146,7 @@ def valid_text(buf: Any, pos: int, end: int) -> bool:
     return True
 
 
-@inner
+@inlined
 def wire_of(kind: int) -> Any:
     """Return the wire type of a scalar kind."""
     if kind >= 29:
@@ -155,7 +158,7 @@ def wire_of(kind: int) -> Any:
     return 0
 
 
-@inner
+@inlined
 def convert(kind: int, value: int) -> int:
     """Return the number that the wire bits `value` stand for in a scalar kind."""
     # Kinds of 32 bits keep the low ones, as protobuf does with longer varints.

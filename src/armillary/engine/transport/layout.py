@@ -57,7 +57,7 @@ N_QUEUE_ROOM = NET.scalar("events that may be in the queue before one")
 N_DELIVERED = NET.scalar("list of the messages that have arrived, 0: none")
 N_DELIVERED_LAST = NET.scalar("the last of them")
 N_IN_FLIGHT = NET.scalar("messages in flight")
-N_BIN = NET.scalar("width of a bin, ps")
+N_BIN_BITS = NET.scalar("a bin is ``1 << this`` ps wide: times are shifted to it, not divided")
 # Halved pairwise when they widen: a power of two.
 BINS = 256
 """Equal spans of time in which the use of every link is counted; twice as wide when the run outlasts them."""

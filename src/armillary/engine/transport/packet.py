@@ -25,7 +25,8 @@ from armillary.engine.transport.deadlock import blocked_cycle, down_links
 from armillary.engine.transport.hops import Ways, hop_options, hop_tables
 from armillary.engine.transport.network import Routes, Stage
 from armillary.engine.transport.transport import Ints, Transport
-from armillary.platform.topology.graph import Topology
+from armillary.engine.transport.unbounded import UnboundedPacket
+from armillary.platform.topology.graph import UNBOUNDED, Topology
 
 LARGEST_PACKET = 1 << 20
 LARGEST_QUEUE = 1 << 40
@@ -110,7 +111,13 @@ class Packet(Transport):
 
     def on(self, stages: Sequence[Stage], routes: Routes) -> Transport:
         """See `Transport.on`."""
-        return HopByHop(self, self.ways, stages) if self.ways.at_nodes(stages) else self
+        if self.ways.at_nodes(stages):
+            return HopByHop(self, self.ways, stages)
+        if not is_unbounded(self, stages):
+            return self
+        # For its errors: what cannot be counted there cannot be here.
+        self.tables(stages[0].topology)
+        return UnboundedPacket(self.mtu, self.header, routes)
 
     def headroom(self, topology: Topology) -> Ints:
         """Return (links) bytes that may still come once the buffer at the end holds more than xoff.
@@ -167,6 +174,18 @@ class Packet(Transport):
         # Ports with queued packets or with messages that still have packets to cut.
         work = np.flatnonzero((rows[:, pk.PO_FIRST] > 0) | (rows[:, pk.PO_CLASS] > 0))
         return down_links(net, table, work.tolist()) or blocked_cycle(net, pool, topology)
+
+
+def is_unbounded(packet: Packet, stages: Sequence[Stage]) -> bool:
+    """Tell whether packets with fixed routes, on a network over time, are such."""
+    topology = stages[0].topology
+    return (
+        len(stages) == 1
+        # Without a header a message of no bytes takes no time, and order within a ps needs all events.
+        and packet.header > 0
+        and packet.kmin is packet.buffer is packet.xoff is None
+        and bool((topology.buffer >= UNBOUNDED).all() and (topology.bandwidth > 0).all())
+    )
 
 
 class HopByHop(Transport):

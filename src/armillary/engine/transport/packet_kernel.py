@@ -20,6 +20,8 @@ comes, reached = queue_kernel.comes, queue_kernel.reached
 new_row, free_row = queue_kernel.new_row, queue_kernel.free_row
 gate_kernel = use("armillary.engine.transport.gate_kernel")
 admit, left = gate_kernel.admit, gate_kernel.left
+turn_kernel = use("armillary.engine.transport.turn_kernel")
+line_up, next_turn, turn_over = turn_kernel.line_up, turn_kernel.next_turn, turn_kernel.turn_over
 port_kernel = use("armillary.engine.transport.port_kernel")
 arm, started = port_kernel.arm, port_kernel.started
 transmit, enqueue, dequeue, arrive = (
@@ -41,7 +43,7 @@ is_marked = use("armillary.engine.transport.mark_kernel").is_marked
 dcqcn_kernel = use("armillary.engine.transport.dcqcn_kernel")
 new_flow, flow_done, slow_down = dcqcn_kernel.new_flow, dcqcn_kernel.flow_done, dcqcn_kernel.slow_down
 next_time, notifies, resumed = dcqcn_kernel.next_time, dcqcn_kernel.notifies, dcqcn_kernel.resumed
-classes, flows, links, messages, option = accessors(pk.CLASS, pk.FLOW, lk.LINK, pk.MESSAGE, pk.OPTION)
+flows, links, messages, option = accessors(pk.FLOW, lk.LINK, pk.MESSAGE, pk.OPTION)
 packets, ports, route_links, routes = accessors(pk.PACKET, pk.FAIR_PORT, lk.ROUTE_LINK, lk.ROUTE_FIRST)
 rows, uses = accessors(lk.ROW, lk.USE)
 
@@ -97,36 +99,14 @@ def _begin(table, net, pool, queue, row, now):
 def _offer(table, net, pool, queue, row, now):
     """Let the port of a message's first link send of it, after others with its key."""
     link = route_links.link(table, messages.first(pool, row))
-    key = messages.key(pool, row)
-    before = 0
-    class_ = ports.class_(net, link)
-    # Keys are few, so a sorted list of classes is cheap.
-    while class_ > 0 and classes.key(pool, class_) < key:
-        before = class_
-        class_ = rows.next(pool, class_)
-    rows.set_next(pool, row, 0)
-    if class_ > 0 and classes.key(pool, class_) == key:
-        rows.set_next(pool, classes.last(pool, class_), row)
-        classes.set_last(pool, class_, row)
-    else:
-        new = new_row(net, pool)
-        rows.set_next(pool, new, class_)
-        classes.set_key(pool, new, key)
-        classes.set_first(pool, new, row)
-        classes.set_last(pool, new, row)
-        if before > 0:
-            rows.set_next(pool, before, new)
-        else:
-            ports.set_class_(net, link, new)
+    line_up(net, pool, link, row)
     arm(table, net, queue, link, now)
 
 
 @inner
 def _cut(table, net, pool, queue, link, now):
     """Return the next packet of the messages that a link sends."""
-    class_ = ports.class_(net, link)
-    # The first class has the lowest key: others wait until it is empty.
-    message = classes.first(pool, class_)
+    message = next_turn(net, pool, link)
     options = table[lk.T_OPTIONS]
     payload = min(option.mtu(table, options), messages.send(pool, message))
     size = payload + option.header(table, options)
@@ -137,8 +117,6 @@ def _cut(table, net, pool, queue, link, now):
     packets.set_source(pool, row, -1)
     packets.set_mark(pool, row, 0)
     set_out(table, net, pool, row, message)
-    # The message leaves its class; it returns at the end if it has more to send.
-    classes.set_first(pool, class_, rows.next(pool, message))
     stays = messages.send(pool, message) > 0
     flow = messages.flow(pool, message)
     if stays and flow > 0:
@@ -148,17 +126,7 @@ def _cut(table, net, pool, queue, link, now):
         if time > now + duration(table, link_row(table, net, link), size):
             push(net, queue, time, message * lk.CODES + pk.READY)
             stays = False
-    if stays:
-        rows.set_next(pool, message, 0)
-        if classes.first(pool, class_) == 0:
-            classes.set_first(pool, class_, message)
-        else:
-            rows.set_next(pool, classes.last(pool, class_), message)
-        classes.set_last(pool, class_, message)
-    # The class is empty: a later message with this key makes a new one.
-    elif classes.first(pool, class_) == 0:
-        ports.set_class_(net, link, rows.next(pool, class_))
-        free_row(net, pool, class_)
+    turn_over(net, pool, link, message, stays)
     return row
 
 

@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.base.jit import Mode
+from armillary.base.jit import Mode, is_checking
 from armillary.base.tables import at_least, before_table, room
 from armillary.engine.transport import layout as lk
 from armillary.engine.transport.deadlock import down_links
@@ -33,8 +33,10 @@ from armillary.engine.transport.network import Routes, Stage
 from armillary.platform.topology.graph import Topology
 
 Ints = NDArray[np.int64]
-FIRST_BIN = 1 << 20
-"""Width in ps of the first bins of use."""
+FIRST_BIN_BITS = 20
+"""The first bins of use are about a us wide."""
+
+FIRST_ROWS = 1 << 18
 
 
 class Transport(ABC):
@@ -111,7 +113,7 @@ def first_state(transport: Transport, topology: Topology, mode: Mode, routes: in
     } | {lk.N_OWN + i: table for i, table in enumerate(transport.state(topology))}
     head = np.zeros(lk.NET_HEAD, np.int64)
     # Row 0 is never used, so that address 0 can mean none.
-    head[lk.N_POOL], head[lk.N_BIN] = lk.P_COLUMNS, FIRST_BIN
+    head[lk.N_POOL], head[lk.N_BIN_BITS] = lk.P_COLUMNS, FIRST_BIN_BITS
     flat, at = [head], lk.NET_HEAD
     for place, part in parts.items():
         # In checked mode a guard precedes each table; else this adds nothing.
@@ -131,8 +133,9 @@ class Room:
         """Make room for at least `messages` that begin at once, and for events of `links` that change."""
         self.mode, self.rows = mode, transport.burst + transport.message * messages
         self.events = self.rows + links
-        # Twice a burst and some: the first GROW comes late.
-        self.pool: Any = room((2 * self.rows + 64) * lk.P_COLUMNS, mode)
+        # Twice a burst and some: the first GROW comes late. Memory that nobody writes is not taken, and copies are.
+        first = 2 * self.rows + (64 if mode == "interpreted" or is_checking() else FIRST_ROWS)
+        self.pool: Any = room(first * lk.P_COLUMNS, mode)
         self.queue: Any = room((2 * self.events + 64) * lk.Q_COLUMNS, mode)
 
     def fit(self, net: Any) -> None:

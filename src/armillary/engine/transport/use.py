@@ -70,7 +70,7 @@ def link_use(net: Ints, topology: Topology) -> LinkUse:
     last = int(used[-1]) + 1 if len(used) else 0
     return LinkUse(
         use[:, lk.U_BYTES], use[:, lk.U_BUSY], use[:, lk.U_DEPTH], use[:, lk.U_DROPS], use[:, lk.U_MARKS],
-        use[:, lk.U_PAUSED], int(net[lk.N_BIN]), series[:, :last], left(series[:, :last], depths[:, :last]),
+        use[:, lk.U_PAUSED], 1 << int(net[lk.N_BIN_BITS]), series[:, :last], left(series[:, :last], depths[:, :last]),
     )  # fmt: skip
 
 

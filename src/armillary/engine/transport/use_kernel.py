@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from armillary.base.accessors import accessors
-from armillary.base.jit import inner
+from armillary.base.jit import inlined, inner
 from armillary.engine.transport import layout as lk
 
 bin_bytes, bin_depth, links, uses = accessors(lk.BIN_BYTES, lk.BIN_DEPTH, lk.LINK, lk.USE)
@@ -34,42 +34,47 @@ def _widen(table, net):
                 net[at - i * links] = one + other if what == 0 else max(one, other)
         for at in range(first + lk.BINS // 2 * links, first + lk.BINS * links):
             net[at] = 0
-    net[lk.N_BIN] *= 2
+    net[lk.N_BIN_BITS] += 1
 
 
-@inner
+@inlined
 def carried(table, net, link, size, begin, end):
     """Count `size` bytes on a link from `begin` to `end`, in ps."""
     uses.add_bytes(net, link, size)
     uses.add_busy(net, link, end - begin)
-    # Widening keeps the number of bins fixed; it happens O(log time) times in a run.
-    while end >= net[lk.N_BIN] * lk.BINS:
-        _widen(table, net)
-    width = net[lk.N_BIN]
-    links = table[lk.T_LINKS]
-    bins = bin_bytes.at_bytes(net, link)
-    first = begin // width
     # By far the most transfers stay within a bin.
-    last = end // width
-    if first == last:
-        net[bins + first * links] += size
-        return
-    left = size
-    for i in range(first, last):
-        # Bytes fit 43 bits where times of a message fit 20 of a bin; else count in floating point.
-        part = int(size * (((i + 1) * width - max(begin, i * width)) / (end - begin)))
-        net[bins + i * links] += part
-        left -= part
-    # The last bin takes the rest, so that the sum is exact.
-    net[bins + last * links] += left
+    if begin >> net[lk.N_BIN_BITS] == end >> net[lk.N_BIN_BITS] < lk.BINS:
+        bin_bytes.add_bytes(net, (end >> net[lk.N_BIN_BITS]) * table[lk.T_LINKS] + link, size)
+    else:
+        _spread(table, net, link, size, begin, end)
 
 
 @inner
+def _spread(table, net, link, size, begin, end):
+    """Count bytes in several bins."""
+    # Widening keeps the number of bins fixed; it happens O(log time) times in a run.
+    while end >> net[lk.N_BIN_BITS] >= lk.BINS:
+        _widen(table, net)
+    bits = net[lk.N_BIN_BITS]
+    first = begin >> bits
+    last = end >> bits
+    before = 0
+    # What has been carried by the end of each bin: so bins that become one add up to what that would have got.
+    for i in range(first, last):
+        # Bytes fit 43 bits where times of a message fit 20 of a bin; else count in floating point.
+        by_then = int(size * ((((i + 1) << bits) - begin) / (end - begin)))
+        bin_bytes.add_bytes(net, i * table[lk.T_LINKS] + link, by_then - before)
+        before = by_then
+    # The last bin takes the rest, so that the sum is exact.
+    bin_bytes.add_bytes(net, last * table[lk.T_LINKS] + link, size - before)
+
+
+@inlined
 def waiting(table, net, link, depth, now):
     """Note that `depth` bytes wait for a link."""
     uses.set_waiting(net, link, depth)
     uses.set_depth(net, link, max(uses.depth(net, link), depth))
-    while now >= net[lk.N_BIN] * lk.BINS:
+    while now >> net[lk.N_BIN_BITS] >= lk.BINS:
         _widen(table, net)
-    at = bin_depth.at_depth(net, now // net[lk.N_BIN] * table[lk.T_LINKS] + link)
-    net[at] = max(net[at], depth)
+    at = (now >> net[lk.N_BIN_BITS]) * table[lk.T_LINKS] + link
+    bin_depth.set_depth(net, at, max(bin_depth.depth(net, at), depth))

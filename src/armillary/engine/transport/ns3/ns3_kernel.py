@@ -53,7 +53,7 @@ def advance(table, net, pool, queue, limit):
         net[lk.N_NOW] = now
     counted = runs.counted(net, 0)
     # Reading the counters of all links costs a call into C++, so it is done once per bin, and at the end.
-    if net[lk.N_IN_FLIGHT] == 0 or now == lk.FOREVER or now - counted >= net[lk.N_BIN]:
+    if net[lk.N_IN_FLIGHT] == 0 or now == lk.FOREVER or now - counted >= 1 << net[lk.N_BIN_BITS]:
         _count_use(table, net, run, counted)
         runs.set_counted(net, 0, net[lk.N_NOW])
     return now
