@@ -117,10 +117,15 @@ engine_options = _together(
     option(
         "--memory",
         type=float,
-        default=0.9,
-        show_default=True,
         heading=CACHE,
-        help="Share of the memory of a device that the engine uses.",
+        help="Share of the memory of a device: of vLLM for all it has, of SGLang for weights and cache, of TensorRT-LLM "
+        "for the cache, of what weights and a step leave; by default 0.9, or SGLang's rule.",
+    ),
+    option(
+        "--graphs",
+        type=int,
+        heading=ENGINE,
+        help="Tokens of the largest CUDA graph, beyond which the CPU issues each kernel of a step; by default 512.",
     ),
     option(
         "--poll",

@@ -19,13 +19,13 @@ from armillary.platform.model import Platform
 from armillary.serving.kernels import (
     ATTENTION,
     CHOOSING,
-    GRAPHS,
     ISSUE_NS,
     LINEAR,
     OTHER,
     TOGETHER,
     Kernels,
     Taken,
+    graphs_of,
     is_routed,
     issued_kernels,
     take,
@@ -114,7 +114,7 @@ def priced(
     issued = (0, 0, 0)
     if kernels:
         count = sum(issued_kernels(as_engines_run(layer.forward)) for layer in one[0])
-        issued = (count * ISSUE_NS[kernels.engine], *GRAPHS[kernels.engine])
+        issued = (count * ISSUE_NS, *graphs_of(kernels.engine, captured[-1] if captured else 0))
     more = (int(model.attention.sparse is not None), drafts, model.layers)
     joined = together if ranks > 1 else np.zeros(1, np.int64)
     return StepTable(dense + overhead_ns, head, axes, both * 1000, (*issued, *more), joined)  # type: ignore[arg-type]

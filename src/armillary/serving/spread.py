@@ -42,9 +42,11 @@ class Wanted:
         sequences: Most sequences that run at a time.
         block: Tokens of a block of keys and values.
         blocks: Blocks of a replica.
-        memory: Share of the memory of a device that the engine may use.
+        memory: Share of the memory of a device, as the engine takes it (`armillary.serving.capacity`); None: its
+            default.
         cached: Whether blocks are kept for requests that begin alike.
         ahead: Whether a step is scheduled while the one before runs.
+        graphs: Tokens of the largest CUDA graph; None: 512.
         overhead_ns: What each step takes besides kernels and collectives.
         ingest_ns: From the arrival of a request until it is in the queue; None: as measured, and more for each token.
         poll: Steps of tokens after which the engine looks for new requests.
@@ -72,9 +74,10 @@ class Wanted:
     sequences: int | None = None
     block: int = 16
     blocks: int | None = None
-    memory: float = 0.9
+    memory: float | None = None
     cached: bool = True
     ahead: bool = True
+    graphs: int | None = None
     overhead_ns: int = 0
     ingest_ns: int | None = None
     poll: int = 1

@@ -50,6 +50,13 @@ WARMED = "2026-01-21"
 """Day from which on InferenceX's client warms the server up."""
 BALANCE = 60
 """Steps for which InferenceX's recipes let a prompt wait until each rank has one (``timeout_iters``)."""
+LATER = {
+    ("minimax-m2.5", "fp8"): "2026-04-03",
+    ("minimax-m2.5", "fp4"): "2026-04-08",
+    ("kimi-k2", "fp4"): "2026-04-20",
+}
+"""Model and precision -> day from which on InferenceX's script for vLLM on B200 says: graphs of up to 2,048 tokens, steps
+of two prompts, cache in fp8, 0.9 of the memory, and whole experts only where the row says so."""
 Metric = Literal["tpot", "ttft"]
 
 
@@ -69,6 +76,9 @@ class Case:
         ep: Devices over which whole experts are divided.
         budget: Most tokens of a step.
         poll: Steps between looks for new requests.
+        memory: Share of the memory, as the engine takes it; None: its default.
+        graphs: Tokens of the largest CUDA graph.
+        sequences: Most that run at a time.
         clients: Of the closed loop.
         lengths: Most tokens of prompt and answer.
         ranges: Tokens of both, as a load says them.
@@ -90,6 +100,9 @@ class Case:
     ep: int
     budget: int
     poll: int
+    memory: float | None
+    graphs: int
+    sequences: int
     clients: int
     lengths: tuple[int, int]
     ranges: tuple[str, str]
@@ -133,6 +146,7 @@ def _case(where: str, row: dict[str, str]) -> Case:
     clients = min(max(int(found[1]), 1), 20_000) if found else 0
     devices, dp, ep = _devices(where, row, "2026-04-06" in source or "db-dump" in source)
     day = re.search(r"measured=(\d{4}-\d\d-\d\d)", source)
+    recipe = Recipe(backend, device, model, precision, devices, day[1] if day else WARMED)
     # Rows of NVIDIA's own have lengths as they stand.
     own = "source_file=/" in source
     ranges = (str(isl), str(osl)) if own else (f"{isl * 8 // 10 or 1}-{isl}", f"{osl * 8 // 10 or 1}-{osl}")
@@ -155,7 +169,7 @@ def _case(where: str, row: dict[str, str]) -> Case:
         left_out = "far fewer requests ran at a time than were let in, which nothing explains"
     elif name == "Kimi-K2.5" and device == "h200" and clients == 16 and measured[1] > 60:
         left_out = "four times the time of its neighbours"
-    budget = _budget(backend, device, model, precision, (clients, isl, devices), own)
+    budget = recipe.budget(clients, isl, own)
     poll = (30 if clients >= 16 else 10) if (backend, device) == ("sglang", "b200") else 1
     reason = ""
     if not model:
@@ -170,8 +184,9 @@ def _case(where: str, row: dict[str, str]) -> Case:
         f"{name} {device} {backend} {precision or 'bf16'} {isl}/{osl} tp {devices} x {clients}".replace("  ", " "),
         f"{name} {device} {backend} {precision or 'bf16'}",
         (row["mode"], name.replace("-R1", "-V3"), device, backend, isl, osl, clients, rounded),
-        model, devices, device, _served_as(model, device, backend, precision),
-        dp, _ep(row, model, device, devices, ep), budget, poll, clients,
+        model, devices, device, recipe.served_as(own),
+        dp, recipe.ep(ep), budget, poll, None if own else recipe.memory(isl), recipe.graphs,
+        recipe.sequences(clients), clients,
         (isl, osl), ranges, min(20 * clients, 2000) if own else 10 * clients, measured,
         own or day is None or day[1] >= WARMED, left_out, reason,
     )  # fmt: skip
@@ -193,66 +208,120 @@ def _devices(where: str, row: dict[str, str], wrong: bool) -> tuple[int, int, in
     return moe, moe if dp > 1 else 1, ep
 
 
-def _served_as(model: str, device: str, backend: str, precision: str) -> tuple[tuple[str, str], ...]:
-    """Return engine and precisions of a row: what checkpoints quantise, and the start scripts' caches.
+@dataclass(frozen=True)
+class Recipe:
+    """What the start script of a row says: InferenceX's, else defaults of the engine.
 
-    Of MoE models in 4 bits only the experts are; DeepSeek, MiniMax and Qwen3-235B in fp8 have scales of blocks.
-    """
-    found = {"engine": backend, "precision": "bf16"}
-    narrow = precision in ("fp4", "int4")
-    if narrow and model != "llama-3.1-70b":
-        found["experts"] = "mxfp4" if model == "gpt-oss-120b" else precision
-    elif model == "gpt-oss-120b":
-        # It exists in MXFP4 only.
-        found["experts"] = "mxfp4"
-    elif precision in ("fp8", "fp4"):
-        found["precision"] = precision
-    if found["precision"] == "fp8" and model in BLOCKED:
-        found["scales"] = "block"
-    cached = (
-        device == "b200"
-        and (model in ("deepseek-v3", "gpt-oss-120b") or (model, precision) == ("minimax-m2.5", "fp4"))
-    ) or (model, precision) == ("qwen3.5-397b-a17b", "fp8")
-    if cached or model == "llama-3.1-70b" or (model == "deepseek-v3" and backend == "trtllm"):
-        found["cache_precision"] = "fp8"
-    return tuple(sorted(found.items()))
-
-
-def _budget(
-    backend: str, device: str, model: str, precision: str, sizes: tuple[int, int, int], own: bool
-) -> int:
-    """Return most tokens of a step: defaults of vLLM, start scripts of InferenceX, and their rule for TensorRT-LLM.
-
-    Args:
+    Attributes:
         backend: The engine.
         device: Preset.
         model: As we call it.
         precision: Of the row.
-        sizes: Clients, most tokens of a prompt, devices.
-        own: Whether the run is NVIDIA's own, whose limit is not known: 1,024 and by that rule, a long prompt in a step.
+        devices: Of the replica.
+        day: Of the measurement.
     """
-    clients, isl, devices = sizes
-    if backend == "sglang":
-        if model == "qwen3.5-397b-a17b":
-            return 16384 if device == "h200" else 32768
-        if device == "h200":
-            return 32768
-        return 16384 if precision == "fp4" else 32768 if devices == 8 else 8192
-    if backend == "vllm":
-        return 2 * isl if (model, precision) == ("minimax-m2.5", "fp4") else 8192
-    if model == "gpt-oss-120b":
-        return 20_000
-    return max(1024 if own else 8192, -(-(clients + isl + 64) // 64) * 64)
 
+    backend: str
+    device: str
+    model: str
+    precision: str
+    devices: int
+    day: str
 
-def _ep(row: dict[str, str], model: str, device: str, devices: int, ep: int) -> int:
-    """Return over how many devices whole experts are divided."""
-    day = re.search(r"measured=(\d{4}-\d\d-\d\d)", row["silicon_data_source"])
-    # MiniMax's start scripts divided experts whatever they were told to.
-    always = model == "minimax-m2.5" and row["precision"] == "fp8" and row["backend"] == "vllm"
-    if always and (device == "h200" or (day is not None and day[1] < "2026-04-03")):
-        return devices
-    return devices if ep > 1 else 1
+    @property
+    def later(self) -> bool:
+        """Whether it is a script of vLLM for B200 with large graphs, a cache in fp8, and steps of two prompts."""
+        from_day = LATER.get((self.model, self.precision))
+        return self.device == "b200" and self.backend == "vllm" and from_day is not None and self.day >= from_day
+
+    @property
+    def graphs(self) -> int:
+        """Tokens of the largest CUDA graph."""
+        return 2048 if self.backend == "vllm" and (self.model == "gpt-oss-120b" or self.later) else 512
+
+    def served_as(self, own: bool) -> tuple[tuple[str, str], ...]:
+        """Return engine and precisions: what checkpoints quantise, and the start scripts' caches.
+
+        Of MoE models in 4 bits only the experts are; DeepSeek, MiniMax and Qwen3-235B in fp8 have scales of blocks.
+        """
+        found = {"engine": self.backend, "precision": "bf16"}
+        if self.precision in ("fp4", "int4") and self.model != "llama-3.1-70b":
+            found["experts"] = "mxfp4" if self.model == "gpt-oss-120b" else self.precision
+        elif self.model == "gpt-oss-120b":
+            # It exists in MXFP4 only.
+            found["experts"] = "mxfp4"
+        elif self.precision in ("fp8", "fp4"):
+            found["precision"] = self.precision
+        if found["precision"] == "fp8" and self.model in BLOCKED:
+            found["scales"] = "block"
+        hopper = self.device != "b200"
+        cached = {
+            "deepseek-v3": not hopper or self.backend == "trtllm",
+            "gpt-oss-120b": not hopper,
+            "minimax-m2.5": self.later or (self.precision == "fp4" and not hopper),
+            "glm-5": not hopper,
+            "qwen3.5-397b-a17b": self.precision in ("fp8", "fp4"),
+            # Checkpoints of ModelOpt say so themselves.
+            "kimi-k2": self.precision == "fp4",
+            "qwen3-32b": own and self.precision == "fp8",
+            "llama-3.1-70b": True,
+        }
+        if cached.get(self.model):
+            found["cache_precision"] = "fp8"
+        return tuple(sorted(found.items()))
+
+    def budget(self, clients: int, isl: int, own: bool) -> int:
+        """Return most tokens of a step: of start scripts, their rule for TensorRT-LLM, and defaults of vLLM.
+
+        Args:
+            clients: Of the closed loop.
+            isl: Most tokens of a prompt.
+            own: Whether the run is NVIDIA's, whose limit is not known: 1,024 and by that rule, a long prompt in a step.
+        """
+        if self.backend == "sglang":
+            if self.model == "qwen3.5-397b-a17b":
+                return 16384 if self.device == "h200" else 32768
+            if self.device == "h200":
+                return 8192 if self.model == "glm-5" else 32768
+            return 16384 if self.precision == "fp4" else 32768 if self.devices == 8 else 8192
+        if self.backend == "vllm":
+            return 2 * isl if self.later else 8192
+        if self.model == "gpt-oss-120b":
+            return 20_000
+        return max(1024 if own else 8192, -(-(clients + isl + 64) // 64) * 64)
+
+    def memory(self, isl: int) -> float | None:
+        """Return the share of the memory, as the engine takes it; None: its default."""
+        hopper = self.device != "b200"
+        if self.backend == "trtllm":
+            if self.model == "deepseek-v3":
+                return 0.75 if hopper or (self.devices == 4 and isl > 1024) else 0.8
+            return 0.85 if self.model == "gpt-oss-120b" else None
+        if self.backend == "vllm":
+            wide = self.precision == "int4" or (self.model, self.precision) == ("minimax-m2.5", "fp8")
+            return 0.95 if wide and not self.later else 0.9
+        if self.model == "glm-5":
+            return 0.85
+        if self.model == "qwen3.5-397b-a17b":
+            return 0.8 if hopper else 0.82
+        return 0.85 if self.precision == "fp4" else 0.95 if self.devices == 4 else 0.82
+
+    def sequences(self, clients: int) -> int:
+        """Return most sequences that run at a time: as many as clients, but where a script of SGLang says fewer."""
+        if self.backend != "sglang" or self.model == "glm-5":
+            return clients
+        if self.model == "qwen3.5-397b-a17b":
+            return min(clients, 128)
+        if self.device == "h200":
+            return min(clients, 256)
+        return min(clients, 256 if self.precision == "fp4" else 128 if self.devices == 8 else 32)
+
+    def ep(self, said: int) -> int:
+        """Return over how many devices whole experts are divided; MiniMax's early scripts divided them always."""
+        always = (self.model, self.precision, self.backend) == ("minimax-m2.5", "fp8", "vllm")
+        if always and (self.device == "h200" or not self.later):
+            return self.devices
+        return self.devices if said > 1 else 1
 
 
 def _number(where: str, key: str, row: dict[str, str], low: int, high: int, usual: int | None = None) -> int:
@@ -285,7 +354,7 @@ def _served(paths: tuple[Path, ...], stamps: tuple[float, ...]) -> tuple[tuple[C
     for case in cases:
         distinct.setdefault(case.key, case)
     for case in distinct.values():
-        kind = (case.model, case.device, case.devices, case.numbers, case.dp, case.ep)
+        kind = (case.model, case.device, case.devices, case.numbers, case.dp, case.ep, case.memory, case.graphs)
         groups.setdefault(kind, []).append(case)
     found: list[tuple[Case, float, float, str]] = []
     for mine in groups.values():
@@ -298,7 +367,7 @@ def _served(paths: tuple[Path, ...], stamps: tuple[float, ...]) -> tuple[tuple[C
             lengths = "input={},output={}".format(*case.ranges)
             load = f"closed:clients={case.clients},requests={case.requests},{lengths}"
             try:
-                engine = replace(built.engine, budget=case.budget, poll=case.poll)
+                engine = replace(built.engine, budget=case.budget, poll=case.poll, sequences=case.sequences)
                 outcome = replace(built, engine=engine).run(load_requests(load))
                 ttft, tpot = quantiles(outcome.ttft).mean, quantiles(outcome.tpot).mean
                 found.append((case, 1e3 * ttft, 1e3 * tpot, ""))
@@ -325,8 +394,9 @@ def _service(cases: Sequence[Case]) -> Service | str:
             BALANCE if first.dp > 1 and (first.model, options["engine"]) == ("deepseek-v3", "trtllm") else 0
         )
         wanted = Wanted(
-            dp=first.dp, ep=first.ep, budget=budget, sequences=many, cached=False, balance=balance, **options
-        )
+            dp=first.dp, ep=first.ep, budget=budget, sequences=many, cached=False, balance=balance,
+            memory=first.memory, graphs=first.graphs, **options,
+        )  # fmt: skip
         return service(
             load_model(first.model), machine_of(f"{first.devices}x{first.device}"), longest, wanted
         )
