@@ -177,7 +177,7 @@ engine_options = _together(
         "--overhead",
         metavar="TIME",
         heading=ENGINE,
-        help="What each step takes besides its kernels, e.g. 300us.",
+        help="What each step takes besides its kernels, e.g. 300us; by default 126us and 4.42us a sequence.",
     ),
     option(
         "--ingest",

@@ -48,10 +48,14 @@ def graphs_of(engine: str, most: int) -> tuple[int, int]:
     return (most, most) if engine == "vllm" else (0, most if engine == "sglang" else 2**31)
 
 
-INGEST_NS, TOKEN_PS = 6_000_000, 4_200_000
-"""ns from the arrival of a request until it is queued, and ps more for each token of its prompt, which the front end
-splits and sends: what kernels leave of the time to first token of gpt-oss on vLLM with 4 clients, at prompts of 922 and
-7,373 tokens (silicon_sample.csv). BLIS has 15.6 ms, whatever the prompt (inference-sim, defaults.yaml)."""
+STEP_NS = 126_000, 4_420
+"""ns of a step besides its kernels, and more for each sequence that gets a token: what BLIS found of vLLM on H100
+(inference-sim, defaults.yaml), taken for all engines."""
+INGEST_NS, TOKEN_PS = {"vllm": 15_560_000, "sglang": 6_000_000, "trtllm": 6_000_000}, 4_200_000
+"""ns from the arrival of a request until it is queued, of vLLM what BLIS found on H100 (inference-sim, defaults.yaml); and
+ps more for each token of its prompt, which the front end splits and sends. The latter, and what others take, is what
+kernels left of the time to first token of gpt-oss on vLLM with 4 clients, at prompts of 922 and 7,373 tokens
+(silicon_sample.csv)."""
 LINEAR = ("mixer.conv.", "mixer.keys.", "mixer.scan", "mixer.update")
 """What the names of kernels between the projections of a linear layer begin with, but for its gate."""
 TILE = 64

@@ -212,7 +212,7 @@ def _engine(
             whole, plan, has, share, budget=budget, block=block, tokens=usual, engine=wanted.engine,
             experts=EXPERTS.get(wanted.experts or ""),
         )  # fmt: skip
-    ingest = INGEST_NS if wanted.ingest_ns is None else wanted.ingest_ns
+    ingest = INGEST_NS.get(wanted.engine, 0) if wanted.ingest_ns is None else wanted.ingest_ns
     if not 0 <= ingest <= MOST_INGEST:
         raise InputError(f"ingest {ingest:,} ns: expected 0 to {MOST_INGEST:,} ns")
     if _within("poll", wanted.poll, 1, MOST_POLL) > 1 and wanted.engine != "sglang":

@@ -47,7 +47,7 @@ class Wanted:
         cached: Whether blocks are kept for requests that begin alike.
         ahead: Whether a step is scheduled while the one before runs.
         graphs: Tokens of the largest CUDA graph; None: 512.
-        overhead_ns: What each step takes besides kernels and collectives.
+        overhead_ns: What each step takes besides kernels and collectives; None: what was measured of the engine.
         ingest_ns: From the arrival of a request until it is in the queue; None: as measured, and more for each token.
         poll: Steps of tokens after which the engine looks for new requests.
         balance: Steps for which prompts wait until each rank of dp has one (TensorRT-LLM's attention_dp_config).
@@ -78,7 +78,7 @@ class Wanted:
     cached: bool = True
     ahead: bool = True
     graphs: int | None = None
-    overhead_ns: int = 0
+    overhead_ns: int | None = None
     ingest_ns: int | None = None
     poll: int = 1
     balance: int = 0

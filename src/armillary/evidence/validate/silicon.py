@@ -44,7 +44,7 @@ MODELS = {
 }  # fmt: skip
 """Last part of ``model_path`` -> model. InferenceX's Llama 70B is 3.3, DeepSeek-V3 is R1: of the same shapes."""
 DEVICES = {"h100_sxm": "h100", "h200_sxm": "h200", "b200_sxm": "b200", "a100_sxm": "a100"}
-BLOCKED = ("deepseek-v3", "minimax-m2.5", "qwen3-235b-a22b", "qwen3.5-397b-a17b")
+BLOCKED = ("deepseek-v3", "glm-5", "minimax-m2.5", "qwen3-235b-a22b", "qwen3.5-397b-a17b")
 """Models whose fp8 checkpoints have a scale for each 128 x 128 weights."""
 WARMED = "2026-01-21"
 """Day from which on InferenceX's client warms the server up."""
@@ -170,7 +170,7 @@ def _case(where: str, row: dict[str, str]) -> Case:
     elif name == "Kimi-K2.5" and device == "h200" and clients == 16 and measured[1] > 60:
         left_out = "four times the time of its neighbours"
     budget = recipe.budget(clients, isl, own)
-    poll = (30 if clients >= 16 else 10) if (backend, device) == ("sglang", "b200") else 1
+    poll = recipe.poll(clients)
     reason = ""
     if not model:
         reason = f"{name} is not modelled"
@@ -315,6 +315,13 @@ class Recipe:
         if self.device == "h200":
             return min(clients, 256)
         return min(clients, 256 if self.precision == "fp4" else 128 if self.devices == 8 else 32)
+
+    def poll(self, clients: int) -> int:
+        """Return steps between looks for new requests, which scripts of SGLang for B200 say."""
+        if (self.backend, self.device) != ("sglang", "b200") or self.model == "glm-5":
+            return 1
+        few = (self.model, self.precision, self.devices) == ("deepseek-v3", "fp8", 4)
+        return 10 if clients < 16 or few else 30
 
     def ep(self, said: int) -> int:
         """Return over how many devices whole experts are divided; MiniMax's early scripts divided them always."""
