@@ -118,8 +118,8 @@ engine_options = _together(
         "--memory",
         type=float,
         heading=CACHE,
-        help="Share of the memory of a device: of vLLM for all it has, of SGLang for weights and cache, of TensorRT-LLM "
-        "for the cache, of what weights and a step leave; by default 0.9, or SGLang's rule.",
+        help="Share of a device's memory: for all that vLLM has, for weights and cache of SGLang, and for the cache of "
+        "TensorRT-LLM, of what weights and a step leave; by default 0.9, or by SGLang's rule.",
     ),
     option(
         "--graphs",
@@ -245,6 +245,10 @@ def with_times(options: Mapping[str, object], overhead: str | None, ingest: str 
 )
 @option("--ep", type=int, default=1, show_default=True, heading=REPLICA,
         help="Devices over which whole experts are divided: 1, or all of a replica.")  # fmt: skip
+@option("--expert-counts", "counts", metavar="FILE", heading=REPLICA,
+        help="CSV of layer, expert, count: how often each was chosen; by default some more often.")  # fmt: skip
+@option("--redundant", type=int, default=0, heading=REPLICA,
+        help="Further copies of experts that are chosen often, placed to balance devices (EPLB).")  # fmt: skip
 @option(
     "--blocks", type=int, heading=CACHE, help="Blocks of a replica; by default as many as the memory holds."
 )

@@ -89,6 +89,7 @@ def capacity_of(
     tokens: int,
     engine: str = "vllm",
     experts: float | None = None,
+    copies: float = 1.0,
 ) -> Capacity:
     """Return how the memory of a device is used.
 
@@ -102,6 +103,7 @@ def capacity_of(
         tokens: Of a usual sequence: windows and linear layers keep less of longer ones.
         engine: Whose cache it is.
         experts: Bits of a weight of routed experts; None: like all others.
+        copies: Experts on all devices, for each of the model.
 
     Raises:
         InputError: the plan is impossible for the model, or there is no room for a block.
@@ -112,7 +114,7 @@ def capacity_of(
     # The allocator's gaps are given back before the cache is laid out.
     held = serving([layers], plan, 0, 0, fragmentation=0.0)
     inside = held.peak - int(held.timeline["weights"][0])
-    weights = weights_of(layers, plan, experts)
+    weights = weights_of(layers, plan, experts, copies)
     # Logits are those of the last tokens of sequences only.
     one = inference_layers(model, plan, tokens=1, context=tokens, batch=1)
     found = Capacity(

@@ -36,8 +36,8 @@ RECIPES = {"fp8": "delayed", "fp8 block": "block", "fp4": "nvfp4", "bf16": ""}
 CAPTURED = 512
 """Tokens up to which shared experts run beside routed ones, on a stream of their own (vLLM, SGLang, TensorRT-LLM)."""
 ISSUE_NS = 73_000
-"""ns in which the CPU issues a kernel outside of a graph: 0.8 ms for the 11 of a dense layer (aiconfigurator, sdk/backends,
-which adds them to prompts of vLLM)."""
+"""ns in which the CPU issues a kernel outside of a graph: 0.8 ms for the 11 of a dense layer (aiconfigurator,
+sdk/backends, which adds them to prompts of vLLM)."""
 
 
 def graphs_of(engine: str, most: int) -> tuple[int, int]:
@@ -52,9 +52,9 @@ STEP_NS = 126_000, 4_420
 """ns of a step besides its kernels, and more for each sequence that gets a token: what BLIS found of vLLM on H100
 (inference-sim, defaults.yaml), taken for all engines."""
 INGEST_NS, TOKEN_PS = {"vllm": 15_560_000, "sglang": 6_000_000, "trtllm": 6_000_000}, 4_200_000
-"""ns from the arrival of a request until it is queued, of vLLM what BLIS found on H100 (inference-sim, defaults.yaml); and
-ps more for each token of its prompt, which the front end splits and sends. The latter, and what others take, is what
-kernels left of the time to first token of gpt-oss on vLLM with 4 clients, at prompts of 922 and 7,373 tokens
+"""ns from the arrival of a request until it is queued, of vLLM what BLIS found on H100 (inference-sim, defaults.yaml);
+and ps more for each token of its prompt, which the front end splits and sends. The latter, and what others take, is
+what kernels left of the time to first token of gpt-oss on vLLM with 4 clients, at prompts of 922 and 7,373 tokens
 (silicon_sample.csv)."""
 LINEAR = ("mixer.conv.", "mixer.keys.", "mixer.scan", "mixer.update")
 """What the names of kernels between the projections of a linear layer begin with, but for its gate."""
@@ -168,9 +168,10 @@ class Kernels:
         return US * (own["launch"] + size / (self.gpu.bandwidth * own["memory"]) * 1e6)
 
     def experts_ns(self, tokens: int) -> float:
-        """Return ns of the routed experts of a layer, on the device that gets most tokens."""
+        """Return ns of the routed experts of a layer, on average, on the device that gets most tokens."""
         assert self.routed is not None
-        return self.fused_ns(tokens, *self.routed.busiest(tokens))
+        layers = self.routed.busiest(tokens)
+        return sum(self.fused_ns(tokens, *each) for each in layers) / len(layers)
 
     def fused_ns(self, tokens: int, touched: float, rows: float) -> float:
         """Return ns of routed experts (see `kernels.yaml`).
@@ -187,7 +188,9 @@ class Kernels:
         weights = touched * each * EXPERTS[of.stored] / 8 / (self.gpu.bandwidth * own["memory"])
         # Tokens in and out, and what lies between the two GEMMs, in 16 bits.
         passed = rows * (4 * of.hidden + 6 * of.width) / (self.gpu.bandwidth * own["move"])
-        away = max(0.0, tokens * of.top_k - rows) * 4 * (of.hidden + of.width) / self.gpu.bandwidth * own["away"]
+        away = (
+            max(0.0, tokens * of.top_k - rows) * 4 * (of.hidden + of.width) / self.gpu.bandwidth * own["away"]
+        )
         peak = self.gpu.peaks[PEAKS[of.stored]] * own["rate"]
         computed = (rows + touched * own["few" if tokens <= FEW else "many"]) * 2 * each / peak
         took = 1e6 * portable.power((weights + passed + away) ** 3 + computed**3, 1 / 3)

@@ -22,7 +22,7 @@ from armillary.serving.outcome import Outcome, joined
 from armillary.serving.priced import priced
 from armillary.serving.replica import Engine, Served, check_fits, serve_replica
 from armillary.serving.requests import Ints, Requests
-from armillary.serving.routed import Routed
+from armillary.serving.routed import Routed, read_counts
 from armillary.serving.router import router_notes, shares
 from armillary.serving.spread import Wanted, as_published, plan_of
 from armillary.serving.step_table import StepTable
@@ -207,10 +207,13 @@ def _engine(
         whole = model.model_copy(update={"layers": model.layers + 1}) if wanted.drafts else model
         usual = max(1, int((requests.prompt + requests.output).mean()))
         has = visible(device)
-        share = wanted.memory or usual_share(wanted.engine, has, budget, sequences, plan.parallel.tp * wanted.dp)
+        share = wanted.memory or usual_share(
+            wanted.engine, has, budget, sequences, plan.parallel.tp * wanted.dp
+        )
         capacity = capacity_of(
             whole, plan, has, share, budget=budget, block=block, tokens=usual, engine=wanted.engine,
             experts=EXPERTS.get(wanted.experts or ""),
+            copies=1 + wanted.redundant / model.experts.count if model.experts else 1.0,
         )  # fmt: skip
     ingest = INGEST_NS.get(wanted.engine, 0) if wanted.ingest_ns is None else wanted.ingest_ns
     if not 0 <= ingest <= MOST_INGEST:
@@ -246,12 +249,16 @@ def _kernels(model: Decoder, machine: Machine, wanted: Wanted, tp: int) -> Kerne
         if value not in known:
             raise InputError(f"{name} {value}: expected {one_of(known)}{nearest(value, known)}")
     own, routed, all_of = model.experts, None, tp * wanted.dp
-    if own is None and (wanted.experts or wanted.ep > 1):
-        name = "experts" if wanted.experts else "ep"
+    if own is None and (wanted.experts or wanted.ep > 1 or wanted.counts):
+        name = "experts" if wanted.experts else "ep" if wanted.ep > 1 else "expert-counts"
         raise InputError(f"{name}: {model.name} has no experts, expected none")
     if own is not None:
         stored += " block" if stored == "fp8" and wanted.scales == "block" else ""
-        routed = Routed(own.count, own.top_k, model.hidden, own.size, wanted.ep, all_of, stored, wanted.dp)
+        counts = read_counts(wanted.counts, own.count) if wanted.counts else ()
+        routed = Routed(
+            own.count, own.top_k, model.hidden, own.size, wanted.ep, all_of, stored, wanted.dp, counts,
+            wanted.redundant,
+        )  # fmt: skip
     if not machine.device:
         return None
     inner = machine.platform.dimensions[0]

@@ -22,6 +22,7 @@ from armillary.base.errors import ArmillaryError, InputError, nearest
 from armillary.base.packing import read_unpacked
 from armillary.base.reading import MOST_TEXT
 from armillary.compute.machine import machine_of
+from armillary.evidence.validate.start_scripts import Recipe
 from armillary.evidence.validate.table import Bar, Progress, Row, Suite, Table
 from armillary.serving.interval import interval
 from armillary.serving.load import load_requests
@@ -44,19 +45,10 @@ MODELS = {
 }  # fmt: skip
 """Last part of ``model_path`` -> model. InferenceX's Llama 70B is 3.3, DeepSeek-V3 is R1: of the same shapes."""
 DEVICES = {"h100_sxm": "h100", "h200_sxm": "h200", "b200_sxm": "b200", "a100_sxm": "a100"}
-BLOCKED = ("deepseek-v3", "glm-5", "minimax-m2.5", "qwen3-235b-a22b", "qwen3.5-397b-a17b")
-"""Models whose fp8 checkpoints have a scale for each 128 x 128 weights."""
 WARMED = "2026-01-21"
 """Day from which on InferenceX's client warms the server up."""
 BALANCE = 60
 """Steps for which InferenceX's recipes let a prompt wait until each rank has one (``timeout_iters``)."""
-LATER = {
-    ("minimax-m2.5", "fp8"): "2026-04-03",
-    ("minimax-m2.5", "fp4"): "2026-04-08",
-    ("kimi-k2", "fp4"): "2026-04-20",
-}
-"""Model and precision -> day from which on InferenceX's script for vLLM on B200 says: graphs of up to 2,048 tokens, steps
-of two prompts, cache in fp8, 0.9 of the memory, and whole experts only where the row says so."""
 Metric = Literal["tpot", "ttft"]
 
 
@@ -208,129 +200,6 @@ def _devices(where: str, row: dict[str, str], wrong: bool) -> tuple[int, int, in
     return moe, moe if dp > 1 else 1, ep
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """What the start script of a row says: InferenceX's, else defaults of the engine.
-
-    Attributes:
-        backend: The engine.
-        device: Preset.
-        model: As we call it.
-        precision: Of the row.
-        devices: Of the replica.
-        day: Of the measurement.
-    """
-
-    backend: str
-    device: str
-    model: str
-    precision: str
-    devices: int
-    day: str
-
-    @property
-    def later(self) -> bool:
-        """Whether it is a script of vLLM for B200 with large graphs, a cache in fp8, and steps of two prompts."""
-        from_day = LATER.get((self.model, self.precision))
-        return self.device == "b200" and self.backend == "vllm" and from_day is not None and self.day >= from_day
-
-    @property
-    def graphs(self) -> int:
-        """Tokens of the largest CUDA graph."""
-        return 2048 if self.backend == "vllm" and (self.model == "gpt-oss-120b" or self.later) else 512
-
-    def served_as(self, own: bool) -> tuple[tuple[str, str], ...]:
-        """Return engine and precisions: what checkpoints quantise, and the start scripts' caches.
-
-        Of MoE models in 4 bits only the experts are; DeepSeek, MiniMax and Qwen3-235B in fp8 have scales of blocks.
-        """
-        found = {"engine": self.backend, "precision": "bf16"}
-        if self.precision in ("fp4", "int4") and self.model != "llama-3.1-70b":
-            found["experts"] = "mxfp4" if self.model == "gpt-oss-120b" else self.precision
-        elif self.model == "gpt-oss-120b":
-            # It exists in MXFP4 only.
-            found["experts"] = "mxfp4"
-        elif self.precision in ("fp8", "fp4"):
-            found["precision"] = self.precision
-        if found["precision"] == "fp8" and self.model in BLOCKED:
-            found["scales"] = "block"
-        hopper = self.device != "b200"
-        cached = {
-            "deepseek-v3": not hopper or self.backend == "trtllm",
-            "gpt-oss-120b": not hopper,
-            "minimax-m2.5": self.later or (self.precision == "fp4" and not hopper),
-            "glm-5": not hopper,
-            "qwen3.5-397b-a17b": self.precision in ("fp8", "fp4"),
-            # Checkpoints of ModelOpt say so themselves.
-            "kimi-k2": self.precision == "fp4",
-            "qwen3-32b": own and self.precision == "fp8",
-            "llama-3.1-70b": True,
-        }
-        if cached.get(self.model):
-            found["cache_precision"] = "fp8"
-        return tuple(sorted(found.items()))
-
-    def budget(self, clients: int, isl: int, own: bool) -> int:
-        """Return most tokens of a step: of start scripts, their rule for TensorRT-LLM, and defaults of vLLM.
-
-        Args:
-            clients: Of the closed loop.
-            isl: Most tokens of a prompt.
-            own: Whether the run is NVIDIA's, whose limit is not known: 1,024 and by that rule, a long prompt in a step.
-        """
-        if self.backend == "sglang":
-            if self.model == "qwen3.5-397b-a17b":
-                return 16384 if self.device == "h200" else 32768
-            if self.device == "h200":
-                return 8192 if self.model == "glm-5" else 32768
-            return 16384 if self.precision == "fp4" else 32768 if self.devices == 8 else 8192
-        if self.backend == "vllm":
-            return 2 * isl if self.later else 8192
-        if self.model == "gpt-oss-120b":
-            return 20_000
-        return max(1024 if own else 8192, -(-(clients + isl + 64) // 64) * 64)
-
-    def memory(self, isl: int) -> float | None:
-        """Return the share of the memory, as the engine takes it; None: its default."""
-        hopper = self.device != "b200"
-        if self.backend == "trtllm":
-            if self.model == "deepseek-v3":
-                return 0.75 if hopper or (self.devices == 4 and isl > 1024) else 0.8
-            return 0.85 if self.model == "gpt-oss-120b" else None
-        if self.backend == "vllm":
-            wide = self.precision == "int4" or (self.model, self.precision) == ("minimax-m2.5", "fp8")
-            return 0.95 if wide and not self.later else 0.9
-        if self.model == "glm-5":
-            return 0.85
-        if self.model == "qwen3.5-397b-a17b":
-            return 0.8 if hopper else 0.82
-        return 0.85 if self.precision == "fp4" else 0.95 if self.devices == 4 else 0.82
-
-    def sequences(self, clients: int) -> int:
-        """Return most sequences that run at a time: as many as clients, but where a script of SGLang says fewer."""
-        if self.backend != "sglang" or self.model == "glm-5":
-            return clients
-        if self.model == "qwen3.5-397b-a17b":
-            return min(clients, 128)
-        if self.device == "h200":
-            return min(clients, 256)
-        return min(clients, 256 if self.precision == "fp4" else 128 if self.devices == 8 else 32)
-
-    def poll(self, clients: int) -> int:
-        """Return steps between looks for new requests, which scripts of SGLang for B200 say."""
-        if (self.backend, self.device) != ("sglang", "b200") or self.model == "glm-5":
-            return 1
-        few = (self.model, self.precision, self.devices) == ("deepseek-v3", "fp8", 4)
-        return 10 if clients < 16 or few else 30
-
-    def ep(self, said: int) -> int:
-        """Return over how many devices whole experts are divided; MiniMax's early scripts divided them always."""
-        always = (self.model, self.precision, self.backend) == ("minimax-m2.5", "fp8", "vllm")
-        if always and (self.device == "h200" or not self.later):
-            return self.devices
-        return self.devices if said > 1 else 1
-
-
 def _number(where: str, key: str, row: dict[str, str], low: int, high: int, usual: int | None = None) -> int:
     text = row[key].strip().removesuffix(".0")
     if not text and usual is not None:
@@ -361,7 +230,16 @@ def _served(paths: tuple[Path, ...], stamps: tuple[float, ...]) -> tuple[tuple[C
     for case in cases:
         distinct.setdefault(case.key, case)
     for case in distinct.values():
-        kind = (case.model, case.device, case.devices, case.numbers, case.dp, case.ep, case.memory, case.graphs)
+        kind = (
+            case.model,
+            case.device,
+            case.devices,
+            case.numbers,
+            case.dp,
+            case.ep,
+            case.memory,
+            case.graphs,
+        )
         groups.setdefault(kind, []).append(case)
     found: list[tuple[Case, float, float, str]] = []
     for mine in groups.values():

@@ -50,7 +50,7 @@ def serving(
     )
 
 
-def weights_of(layers: Sequence[Layer], plan: Plan, experts: float | None = None) -> int:
+def weights_of(layers: Sequence[Layer], plan: Plan, experts: float | None = None, copies: float = 1.0) -> int:
     """Return the bytes of the weights of layers on a rank.
 
     Args:
@@ -58,6 +58,7 @@ def weights_of(layers: Sequence[Layer], plan: Plan, experts: float | None = None
         plan: Of inference.
         experts: Bits of a weight of routed experts, if all others are in the precision of GEMMs; None: all are as the
             plan says.
+        copies: Routed experts on all ranks, for each of the model.
     """
     kept, total = stores(plan), 0
     usual = kept.weights if experts is None else plan.numbers.compute
@@ -65,8 +66,9 @@ def weights_of(layers: Sequence[Layer], plan: Plan, experts: float | None = None
         # Quantised models often leave the two tables in bf16.
         precision = kept.embeddings if layer.name in ("embedding", "head") else usual
         for axes, count in layer.parameters.items():
-            narrow = axes == "edp" and experts is not None
-            total += ceil(count * (experts or 0.0) / 8) if narrow else stored(count, precision)
+            routed = axes == "edp"
+            held = ceil(count * copies) if routed else count
+            total += ceil(held * experts / 8) if routed and experts is not None else stored(held, precision)
     return total
 
 
