@@ -329,10 +329,19 @@ def _linear(steps: Sequence[Step], kernels: Kernels) -> tuple[str, int] | None:
     return kind, sum(each for name, each in moved.items() if not name.startswith("mixer.keys."))
 
 
-def issued_kernels(steps: Sequence[Step]) -> int:
-    """Return how many kernels the CPU issues one by one: the routed experts of a layer are one."""
-    routed = [is_routed(step.name) for step in steps]
-    return routed.count(False) + any(routed)
+def issued_kernels(steps: Sequence[Step], kernels: Kernels) -> int:
+    """Return how many kernels of a layer the CPU issues one by one outside of graphs.
+
+    A GEMM of quantised operands has one more, which quantises, and so have routed experts of TensorRT-LLM's kernels.
+    Triton's are seven: what chooses and sorts, two GEMMs, what is before and between them, and a sum.
+    """
+    own = [step for step in steps if not is_routed(step.name)]
+    count = len(own) + sum(bool(step.gemms) and step.precision in ("fp8", "fp4") for step in own)
+    if len(own) < len(steps):
+        narrow = kernels.routed is not None and kernels.routed.stored != "bf16"
+        fused = kernels.engine == "trtllm" or (narrow and "fp4" in kernels.gpu.peaks)
+        count += 2 if fused else 7
+    return count + _small(steps, kernels)
 
 
 def is_routed(name: str) -> bool:

@@ -118,7 +118,7 @@ def priced(
     axes = tuple(np.array(each, np.int64) for each in (chunks, before, decoding, contexts))
     issued = (0, 0, 0)
     if kernels:
-        count = sum(issued_kernels(as_engines_run(layer.forward)) for layer in one[0])
+        count = sum(issued_kernels(as_engines_run(layer.forward), kernels) for layer in one[0])
         issued = (count * ISSUE_NS, *graphs_of(kernels.engine, captured[-1] if captured else 0))
     more = (int(model.attention.sparse is not None), drafts, model.layers)
     joined = together if ranks > 1 else np.zeros(1, np.int64)

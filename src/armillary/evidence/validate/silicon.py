@@ -313,9 +313,9 @@ def _table(metric: Metric, paths: Iterable[Path], progress: Progress) -> Table:
         "What a step of NVIDIA's own runs may hold is not known: a prompt and a token of each client, as their rates "
         "show, and at least 1,024 tokens.",
         "Constants of kernels.yaml are fitted to kernels. Chosen after a look at these rows were what the front end "
-        "takes (gpt-oss on vLLM with 4 clients), what a step of TensorRT-LLM holds, its fp8 GEMMs beside their tables, "
-        "that MiniMax's norm of queries and keys is summed over devices, 73 us a kernel outside of graphs, which "
-        "devices fuse norms, int4 as MXFP4, MXFP4 of vLLM on Hopper by its own table, and which runs are left out.",
+        "takes a token (gpt-oss on vLLM with 4 clients), what a step of TensorRT-LLM holds, its fp8 GEMMs beside their "
+        "tables, that MiniMax's norm of queries and keys is summed over devices, which devices fuse norms, whose table "
+        "experts take (int4, mxfp4, fp8 of blocks on B200), fp8 caches of Qwen3-32B, and which runs are left out.",
         *(f"Left out: {count} rows, {why}." for why, count in aside.most_common()),
     )
     title = {
