@@ -332,19 +332,18 @@ def _linear(steps: Sequence[Step], kernels: Kernels) -> tuple[str, int] | None:
 def issued_kernels(steps: Sequence[Step], kernels: Kernels) -> int:
     """Return how many kernels of a layer the CPU issues one by one outside of graphs.
 
-    vLLM's layers are compiled, so that what stands around a kernel costs nothing (see `ISSUE_NS`). Elsewhere a GEMM of
-    quantised operands has one more, which quantises, and so have routed experts of TensorRT-LLM's kernels. Triton's are
-    seven: what chooses and sorts, two GEMMs, what is before and between them, and a sum.
+    vLLM compiles layers and TensorRT-LLM has large operations, so that what stands around a kernel costs nothing (see
+    `ISSUE_NS`). In SGLang a GEMM of quantised operands has one more, which quantises, and so have routed experts of
+    TensorRT-LLM's kernels. Triton's are seven: two that choose and sort, two GEMMs, what is before each, and a sum.
     """
     own = [step for step in steps if not is_routed(step.name)]
-    if kernels.engine == "vllm":
-        return len(own) + (len(own) < len(steps))
-    count = len(own) + sum(bool(step.gemms) and step.precision in ("fp8", "fp4") for step in own)
-    if len(own) < len(steps):
-        narrow = kernels.routed is not None and kernels.routed.stored != "bf16"
-        fused = kernels.engine == "trtllm" or (narrow and "fp4" in kernels.gpu.peaks)
-        count += 2 if fused else 7
-    return count + _small(steps, kernels)
+    experts = len(own) < len(steps)
+    if kernels.engine != "sglang":
+        return len(own) + experts
+    narrow = kernels.routed is not None and kernels.routed.stored != "bf16"
+    fused = narrow and "fp4" in kernels.gpu.peaks
+    quantising = sum(bool(step.gemms) and step.precision in ("fp8", "fp4") for step in own)
+    return len(own) + quantising + experts * (2 if fused else 7) + _small(steps, kernels)
 
 
 def is_routed(name: str) -> bool:
