@@ -124,7 +124,8 @@ def capacity_of(
     if found.blocks < 1:
         raise InputError(
             f"{model.name} does not fit: of {format_bytes(device)} of a device {100 * share:.3g} % may be used, "
-            f"weights take {format_bytes(weights)} and a step of {budget:,} tokens {format_bytes(found.working)}, which leaves "
-            f"no room for keys and values; expected a larger tp, weights in fewer bits, or a larger memory fraction"
+            f"weights take {format_bytes(weights)} and a step of {budget:,} tokens {format_bytes(found.working)}, "
+            "which leaves no room for keys and values; expected a larger tp, weights in fewer bits, or a larger memory "
+            "fraction"
         )
     return found
