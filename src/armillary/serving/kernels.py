@@ -35,9 +35,9 @@ PEAKS = {"bf16": "bf16", "fp8": "fp8", "fp8 block": "fp8", "fp4": "fp4", "mxfp4"
 RECIPES = {"fp8": "delayed", "fp8 block": "block", "fp4": "nvfp4", "bf16": ""}
 CAPTURED = 512
 """Tokens up to which shared experts run beside routed ones, on a stream of their own (vLLM, SGLang, TensorRT-LLM)."""
-ISSUE_NS = 73_000
-"""ns in which the CPU issues a kernel outside of a graph: 0.8 ms for the 11 of a dense layer (aiconfigurator,
-sdk/backends, which adds them to prompts of vLLM)."""
+ISSUE_NS, COMPILED_NS = 73_000, 20_000
+"""ns in which the CPU issues a kernel outside of a graph: 0.8 ms for the 11 of a dense layer where PyTorch issues them
+(aiconfigurator, sdk/backends), and in vLLM's compiled layers (its tables of all-reduces: 20.5 us, in a graph 4.5)."""
 
 
 def graphs_of(engine: str, most: int) -> tuple[int, int]:
@@ -329,21 +329,23 @@ def _linear(steps: Sequence[Step], kernels: Kernels) -> tuple[str, int] | None:
     return kind, sum(each for name, each in moved.items() if not name.startswith("mixer.keys."))
 
 
-def issued_kernels(steps: Sequence[Step], kernels: Kernels) -> int:
-    """Return how many kernels of a layer the CPU issues one by one outside of graphs.
+def issue_ns(steps: Sequence[Step], kernels: Kernels) -> int:
+    """Return ns in which the CPU issues the kernels of a layer outside of graphs.
 
-    vLLM compiles layers and TensorRT-LLM has large operations, so that what stands around a kernel costs nothing (see
-    `ISSUE_NS`). In SGLang a GEMM of quantised operands has one more, which quantises, and so have routed experts of
-    TensorRT-LLM's kernels. Triton's are seven: two that choose and sort, two GEMMs, what is before each, and a sum.
+    vLLM compiles all but experts, and TensorRT-LLM has large operations. In SGLang a GEMM of quantised operands has a
+    kernel more, and so have experts of TensorRT-LLM's kernels. Triton's are seven: choice, order, two GEMMs, what is
+    before each, a sum.
     """
     own = [step for step in steps if not is_routed(step.name)]
     experts = len(own) < len(steps)
-    if kernels.engine != "sglang":
-        return len(own) + experts
+    if kernels.engine == "vllm":
+        return len(own) * COMPILED_NS + 7 * experts * ISSUE_NS
+    if kernels.engine == "trtllm":
+        return (len(own) + experts) * ISSUE_NS
     narrow = kernels.routed is not None and kernels.routed.stored != "bf16"
     fused = narrow and "fp4" in kernels.gpu.peaks
     quantising = sum(bool(step.gemms) and step.precision in ("fp8", "fp4") for step in own)
-    return len(own) + quantising + experts * (2 if fused else 7) + _small(steps, kernels)
+    return ISSUE_NS * (len(own) + quantising + experts * (2 if fused else 7) + _small(steps, kernels))
 
 
 def is_routed(name: str) -> bool:

@@ -19,7 +19,6 @@ from armillary.platform.model import Platform
 from armillary.serving.kernels import (
     ATTENTION,
     CHOOSING,
-    ISSUE_NS,
     LINEAR,
     OTHER,
     STEP_NS,
@@ -28,7 +27,7 @@ from armillary.serving.kernels import (
     Taken,
     graphs_of,
     is_routed,
-    issued_kernels,
+    issue_ns,
     take,
 )
 from armillary.serving.step_table import Ints, StepTable
@@ -118,8 +117,8 @@ def priced(
     axes = tuple(np.array(each, np.int64) for each in (chunks, before, decoding, contexts))
     issued = (0, 0, 0)
     if kernels:
-        count = sum(issued_kernels(as_engines_run(layer.forward), kernels) for layer in one[0])
-        issued = (count * ISSUE_NS, *graphs_of(kernels.engine, captured[-1] if captured else 0))
+        count = sum(issue_ns(as_engines_run(layer.forward), kernels) for layer in one[0])
+        issued = (count, *graphs_of(kernels.engine, captured[-1] if captured else 0))
     more = (int(model.attention.sparse is not None), drafts, model.layers)
     joined = together if ranks > 1 else np.zeros(1, np.int64)
     return StepTable(dense + step, head, axes, both * 1000, (*issued, *more), joined)  # type: ignore[arg-type]
