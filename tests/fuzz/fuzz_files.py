@@ -67,6 +67,7 @@ from armillary.report.issue_log import write_issue_log
 from armillary.serving.load import load_requests
 from armillary.serving.profile import profile_table
 from armillary.serving.replica import Engine, serve_replica
+from armillary.serving.routed import read_counts
 from armillary.serving.step_table import StepTable
 from armillary.studio.question import command_line, python, read_question
 from armillary.trace import GraphBuilder, Trace, load_trace, write_trace
@@ -134,6 +135,7 @@ def rows() -> list[Target]:
         ("plan", "plan.yaml", made(fuzz_named.PLAN), yaml, fuzz_named.plan),
         ("groups", "groups.json", made(fuzz_named.GROUPS), mutate.JSON, fuzz_named.groups),
         ("routed-tokens", "tokens.csv", made(fuzz_named.TOKENS), text, lambda path: read_routing(path, 4, 8)),
+        ("expert-counts", "counts.csv", made(fuzz_named.COUNTS), text, lambda path: read_counts(path, 8)),
         ("routing-table", "routes.csv", made(fuzz_named.ROUTES), text, fuzz_named.routes),
         ("loggers", "log.toml", made(fuzz_named.LOGGERS), [*text, mutate.nested], fuzz_named.loggers),
         ("kernels-under-load", "system.json", made(fuzz_named.UNDER_LOAD), mutate.JSON, read_loaded),

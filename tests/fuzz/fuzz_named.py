@@ -28,6 +28,7 @@ CONFIGURATION = "programs: [/opt/models/waves, /usr/bin/true]\n"
 PLAN = "ranks: 8\nbatch: 16\nparallel: {tp: 2, pp: 2, dp: 2}\npipeline: {schedule: 1f1b}\ndata: {sharding: zero-1}\nsequence: 512\n"
 GROUPS = {"1": [0, 1, 2], "2": [3, 7]}
 GRAPH = "from,to,bandwidth,latency\nnpu0,s,50 GB/s,1 us\ns,npu0,50 GB/s,1 us\nnpu1,s,50 GB/s,1 us\ns,npu1,50 GB/s,1 us\n"
+COUNTS = "layer,expert,count\n0,0,12\n0,7,3\n5,1,400\n"
 TOKENS = "rank,experts,count\n0,0 5,2\n3,7,1\n"
 ROUTES = "node,destination,next\nnpu0,npu1,s\ns,npu1,npu1\nnpu1,npu0,s\ns,npu0,npu0\n"
 LOGGERS = """\

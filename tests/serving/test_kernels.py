@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from armillary.serving.kernels import ENGINES, Kernels, Routed, kernels_of
+from armillary.serving.kernels import ENGINES, Kernels, kernels_of
+from armillary.serving.routed import Routed
 
 DEEPSEEK = Routed(256, 8, 7168, 2048, 1, 8, "fp8 block")
 

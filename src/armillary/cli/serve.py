@@ -117,10 +117,15 @@ engine_options = _together(
     option(
         "--memory",
         type=float,
-        default=0.9,
-        show_default=True,
         heading=CACHE,
-        help="Share of the memory of a device that the engine uses.",
+        help="Share of a device's memory: for all that vLLM has, for weights and cache of SGLang, and for the cache of "
+        "TensorRT-LLM, of what weights and a step leave; by default 0.9, or by SGLang's rule.",
+    ),
+    option(
+        "--graphs",
+        type=int,
+        heading=ENGINE,
+        help="Tokens of the largest CUDA graph, beyond which the CPU issues each kernel of a step; by default 512.",
     ),
     option(
         "--poll",
@@ -172,7 +177,7 @@ engine_options = _together(
         "--overhead",
         metavar="TIME",
         heading=ENGINE,
-        help="What each step takes besides its kernels, e.g. 300us.",
+        help="What each step takes besides its kernels, e.g. 300us; by default 126us and 4.42us a sequence.",
     ),
     option(
         "--ingest",
@@ -240,6 +245,10 @@ def with_times(options: Mapping[str, object], overhead: str | None, ingest: str 
 )
 @option("--ep", type=int, default=1, show_default=True, heading=REPLICA,
         help="Devices over which whole experts are divided: 1, or all of a replica.")  # fmt: skip
+@option("--expert-counts", "counts", metavar="FILE", heading=REPLICA,
+        help="CSV of layer, expert, count: how often each was chosen; by default some more often.")  # fmt: skip
+@option("--redundant", type=int, default=0, heading=REPLICA,
+        help="Further copies of experts that are chosen often, placed to balance devices (EPLB).")  # fmt: skip
 @option(
     "--blocks", type=int, heading=CACHE, help="Blocks of a replica; by default as many as the memory holds."
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from armillary.compute.machine import Machine
 from armillary.serving.drafts import gives
-from armillary.serving.kernels import INGEST_NS, TOKEN_PS, Kernels
+from armillary.serving.kernels import INGEST_NS, STEP_NS, TOKEN_PS, Kernels
 from armillary.serving.requests import Requests
 from armillary.serving.spread import Wanted
 from armillary.workload.models.schema import Decoder
@@ -48,8 +48,8 @@ def of_engine(model: Decoder, wanted: Wanted, *, measured: bool) -> list[str]:
         )
     if wanted.ingest_ns is None:
         found.append(
-            f"a request is in the queue {INGEST_NS / 1e6:.3g} ms after it came, and its prompt takes the front end "
-            f"{TOKEN_PS / 1e6:g} us a token, one request after another"
+            f"a request is in the queue {INGEST_NS[wanted.engine] / 1e6:.3g} ms after it came, and its prompt takes "
+            f"the front end {TOKEN_PS / 1e6:g} us a token, one request after another"
         )
     return found
 
@@ -59,7 +59,12 @@ def of_steps(
 ) -> list[str]:
     """Return what is assumed of the times of steps."""
     found = []
-    if not wanted.overhead_ns:
+    if kernels and wanted.overhead_ns is None:
+        found.append(
+            f"a step takes {STEP_NS[0] / 1e3:g} us besides its kernels, and {STEP_NS[1] / 1e3:g} us more for each "
+            "sequence that gets a token, as vLLM does on H100"
+        )
+    elif not wanted.overhead_ns:
         found.append("what the engine does on the CPU hides behind the device, and takes no time of its own")
     if kernels is None:
         found.append("kernels are those of training: of an inference engine none was measured on this device")
@@ -77,7 +82,21 @@ def of_steps(
             "longer ones unless they are told otherwise"
         )
     if model.experts is not None:
-        found.append("tokens choose experts by chance, some more often, as in the tables of their kernels")
+        often = (
+            f"as often as {wanted.counts} says"
+            if wanted.counts
+            else "some more often, as in tables of kernels"
+        )
+        found.append(f"tokens choose experts by chance, {often}")
+        if (wanted.counts or wanted.redundant) and (kernels is None or "experts" not in kernels.parts):
+            name = "expert-counts" if wanted.counts else "redundant"
+            found.append(
+                f"{name} has no effect on times: experts were not measured on this device, nor on one like it"
+            )
+    if wanted.redundant:
+        found.append(
+            f"{wanted.redundant} copies of experts stand where they balance devices best, and never move"
+        )
     if model.attention.sparse is not None and kernels is not None and wanted.engine != "sglang":
         found.append("attention over chosen keys (DSA) takes what kernels of SGLang take")
     if wanted.dp > 1 and kernels is not None and kernels.link:

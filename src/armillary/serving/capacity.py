@@ -1,4 +1,8 @@
-"""How many blocks of keys and values fit beside the weights, as vLLM finds it: what a share of the memory leaves."""
+"""How many blocks of keys and values fit beside the weights, as each engine finds it.
+
+vLLM gives the cache what a share of the memory leaves beside weights and a step; SGLang gives weights and cache a share
+and steps the rest; TensorRT-LLM gives the cache a share of what weights and a step leave.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,14 @@ from functools import cached_property
 from armillary.base.errors import InputError
 from armillary.base.units import format_bytes
 from armillary.workload.layers.of_model import inference_layers
-from armillary.workload.memory.inference import serving
+from armillary.workload.memory.inference import serving, weights_of
 from armillary.workload.models import Model
 from armillary.workload.plan.schema import Plan
+
+VISIBLE = 79.11 / 80
+"""Share of the memory of a device that its driver gives programs (H100; vllm-project/vllm, issue 27508)."""
+SHARE = 0.9
+"""Of vLLM and TensorRT-LLM by default."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +28,8 @@ class Capacity:
 
     Attributes:
         device: All of it.
-        share: Of it that the engine may use.
+        share: As the engine takes it, see above.
+        engine: Of `armillary.serving.kernels.ENGINES`.
         weights: Of the model on this device.
         working: What a step of the most tokens needs besides, with the device's context and buffers of NCCL.
         per_token: Keys and values of a token, on average over a sequence.
@@ -28,6 +38,7 @@ class Capacity:
 
     device: int
     share: float
+    engine: str
     weights: int
     working: int
     per_token: float
@@ -36,6 +47,10 @@ class Capacity:
     @cached_property
     def cache(self) -> int:
         """Bytes for keys and values; may be negative."""
+        if self.engine == "trtllm":
+            return int((self.device - self.weights - self.working) * self.share)
+        if self.engine == "sglang":
+            return min(int(self.device * self.share), self.device - self.working) - self.weights
         return int(self.device * self.share) - self.weights - self.working
 
     @property
@@ -44,8 +59,37 @@ class Capacity:
         return max(0, int(self.cache // (self.per_token * self.block)))
 
 
+def visible(stated: int) -> int:
+    """Return the bytes that programs find on a device that has so many; data sheets say GB where they mean GiB."""
+    billions, rest = divmod(stated, 10**9)
+    return stated if rest else int(billions * 2**30 * VISIBLE)
+
+
+def usual_share(engine: str, device: int, budget: int, sequences: int, tp: int) -> float:
+    """Return the share of the memory that an engine takes if nothing is said.
+
+    SGLang leaves free what it expects of steps (server_args.py: 512 MB, 1.5 MB a token of a chunk, 1/8 GiB a device
+    of tp, 2 MB a sequence of the largest graph), 10 GiB at least.
+    """
+    if engine != "sglang":
+        return SHARE
+    largest = min(sequences, 256 if tp < 4 else 512)
+    free = 512 * 2**20 + budget * 3 * 2**19 + tp * 2**27 + largest * 2**21
+    return max(0.1, 1 - max(free, 10 * 2**30) / device)
+
+
 def capacity_of(
-    model: Model, plan: Plan, device: int, share: float, *, budget: int, block: int, tokens: int
+    model: Model,
+    plan: Plan,
+    device: int,
+    share: float,
+    *,
+    budget: int,
+    block: int,
+    tokens: int,
+    engine: str = "vllm",
+    experts: float | None = None,
+    copies: float = 1.0,
 ) -> Capacity:
     """Return how the memory of a device is used.
 
@@ -53,10 +97,13 @@ def capacity_of(
         model: A decoder.
         plan: Of inference, without pipeline stages.
         device: Bytes of its memory.
-        share: Of it that the engine may use.
+        share: As the engine takes it.
         budget: Most tokens of a step.
         block: Tokens of a block.
         tokens: Of a usual sequence: windows and linear layers keep less of longer ones.
+        engine: Whose cache it is.
+        experts: Bits of a weight of routed experts; None: like all others.
+        copies: Experts on all devices, for each of the model.
 
     Raises:
         InputError: the plan is impossible for the model, or there is no room for a block.
@@ -66,17 +113,19 @@ def capacity_of(
     )
     # The allocator's gaps are given back before the cache is laid out.
     held = serving([layers], plan, 0, 0, fragmentation=0.0)
-    weights = int(held.timeline["weights"][0])
+    inside = held.peak - int(held.timeline["weights"][0])
+    weights = weights_of(layers, plan, experts, copies)
     # Logits are those of the last tokens of sequences only.
     one = inference_layers(model, plan, tokens=1, context=tokens, batch=1)
     found = Capacity(
-        device, share, weights, held.peak - weights + held.outside.total,
+        device, share, engine, weights, inside + held.outside.total,
         sum(layer.cache for layer in one) / tokens, block,
     )  # fmt: skip
     if found.blocks < 1:
         raise InputError(
-            f"{model.name} does not fit: of {format_bytes(device)} of a device {100 * share:g} % may be used, weights "
-            f"take {format_bytes(weights)} and a step of {budget:,} tokens {format_bytes(found.working)}, which leaves "
-            f"no room for keys and values; expected a larger tp, weights in fewer bits, or a larger memory fraction"
+            f"{model.name} does not fit: of {format_bytes(device)} of a device {100 * share:.3g} % may be used, "
+            f"weights take {format_bytes(weights)} and a step of {budget:,} tokens {format_bytes(found.working)}, "
+            "which leaves no room for keys and values; expected a larger tp, weights in fewer bits, or a larger memory "
+            "fraction"
         )
     return found

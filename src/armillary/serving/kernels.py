@@ -21,6 +21,7 @@ from armillary.base.document import read_document
 from armillary.compute.gpu.device import Gpu, load_gpu
 from armillary.compute.gpu.gemm import gemm_seconds
 from armillary.compute.model import Floats
+from armillary.serving.routed import Routed
 from armillary.trace import CollectiveType
 from armillary.workload.layers.layer import Step
 from armillary.workload.layers.sparse import PROBE
@@ -34,54 +35,41 @@ PEAKS = {"bf16": "bf16", "fp8": "fp8", "fp8 block": "fp8", "fp4": "fp4", "mxfp4"
 RECIPES = {"fp8": "delayed", "fp8 block": "block", "fp4": "nvfp4", "bf16": ""}
 CAPTURED = 512
 """Tokens up to which shared experts run beside routed ones, on a stream of their own (vLLM, SGLang, TensorRT-LLM)."""
-ISSUE_NS = {"vllm": 20_000, "sglang": 73_000, "trtllm": 73_000}
-"""ns in which the CPU issues a kernel outside of a graph: vLLM's compiled ones 20 us (all-reduces of aiconfigurator's
-tables, 20.5 us outside of a graph and 4.5 in one, on H100, H200 and B200); 0.8 ms for the 11 of a dense layer where
-PyTorch issues them one by one (aiconfigurator, sdk/backends)."""
-GRAPHS = {"vllm": (CAPTURED, CAPTURED), "sglang": (0, CAPTURED), "trtllm": (0, 2**31)}
-"""Tokens up to which steps with and without prompts are graphs: vLLM has some of parts of a step, others only of tokens
-(spec of the engines; TensorRT-LLM captures what it is told to)."""
-INGEST_NS, TOKEN_PS = 6_000_000, 4_200_000
-"""ns from the arrival of a request until it is queued, and ps more for each token of its prompt, which the front end
-splits and sends: what kernels leave of the time to first token of gpt-oss on vLLM with 4 clients, at prompts of 922 and
-7,373 tokens (silicon_sample.csv). BLIS has 15.6 ms, whatever the prompt (inference-sim, defaults.yaml)."""
+ISSUE_NS, COMPILED_NS = 73_000, 20_000
+"""ns in which the CPU issues a kernel outside of a graph: 0.8 ms for the 11 of a dense layer where PyTorch issues them
+(aiconfigurator, sdk/backends), and in vLLM's compiled layers (its tables of all-reduces: 20.5 us, in a graph 4.5)."""
+
+
+def graphs_of(engine: str, most: int) -> tuple[int, int]:
+    """Return tokens up to which steps with and without prompts are CUDA graphs, of which the largest has `most`.
+
+    vLLM has some of parts of a step, others only of tokens; TensorRT-LLM captures what it is told to.
+    """
+    return (most, most) if engine == "vllm" else (0, most if engine == "sglang" else 2**31)
+
+
+STEP_NS = 126_000, 4_420
+"""ns of a step besides its kernels, and more for each sequence that gets a token: what BLIS found of vLLM on H100
+(inference-sim, defaults.yaml), taken for all engines."""
+INGEST_NS, TOKEN_PS = {"vllm": 15_560_000, "sglang": 6_000_000, "trtllm": 6_000_000}, 4_200_000
+"""ns from the arrival of a request until it is queued, of vLLM what BLIS found on H100 (inference-sim, defaults.yaml);
+and ps more for each token of its prompt, which the front end splits and sends. The latter, and what others take, is
+what kernels left of the time to first token of gpt-oss on vLLM with 4 clients, at prompts of 922 and 7,373 tokens
+(silicon_sample.csv)."""
 LINEAR = ("mixer.conv.", "mixer.keys.", "mixer.scan", "mixer.update")
 """What the names of kernels between the projections of a linear layer begin with, but for its gate."""
 TILE = 64
 """Heads that kernels of attention over chosen keys compute at least: from 8 to 64 they take the same (dsa tables)."""
 CHOOSING = ("index.score", "index.probe", "index.top")
 """Names of the kernels that choose keys, before attention over these."""
+FEW = 64
+"""Tokens up to which kernels of experts have low tiles (Triton's of vLLM: 16 rows, then 64)."""
 ROUTED = ("dispatch.", "experts.", "combine.")
 OTHER, ATTENTION, TOGETHER = range(3)
 """What a kernel's time depends on: tokens of the step, what is before them, tokens of all ranks with requests of their
 own."""
 US = 1e3
 Constants = Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class Routed:
-    """Experts of a model on one device.
-
-    Attributes:
-        count: Experts of a layer.
-        top_k: Of them for a token.
-        hidden: Width of a token.
-        size: Width of an expert.
-        ep: Devices over which whole experts are divided; 1: each has a part of all.
-        tp: Devices of the replica.
-        stored: Kind of `EXPERTS`.
-        ranks: Of them that have requests of their own, whose tokens all meet here; 1: all have the same.
-    """
-
-    count: int
-    top_k: int
-    hidden: int
-    size: int
-    ep: int
-    tp: int
-    stored: str
-    ranks: int = 1
 
 
 @dataclass(frozen=True)
@@ -180,23 +168,33 @@ class Kernels:
         return US * (own["launch"] + size / (self.gpu.bandwidth * own["memory"]) * 1e6)
 
     def experts_ns(self, tokens: int) -> float:
-        """Return ns of the routed experts of a layer, on the device that gets most tokens (see `kernels.yaml`)."""
+        """Return ns of the routed experts of a layer, on average, on the device that gets most tokens."""
+        assert self.routed is not None
+        layers = self.routed.busiest(tokens)
+        return sum(self.fused_ns(tokens, *each) for each in layers) / len(layers)
+
+    def fused_ns(self, tokens: int, touched: float, rows: float) -> float:
+        """Return ns of routed experts (see `kernels.yaml`).
+
+        Args:
+            tokens: Of all devices that share the experts.
+            touched: Experts of this device that are chosen.
+            rows: How often they are.
+        """
         of = self.routed
         assert of is not None
         own = self.parts["experts"][of.stored]
-        local, width = of.count / of.ep, of.size * of.ep / of.tp
-        each = 3 * of.hidden * width
-        # Some experts are chosen more often, so that one device has more than its share.
-        chosen = tokens * of.top_k * portable.power(of.ep, own["skew"])
-        touched = max(local * -portable.expm1(-chosen / of.count * own["spread"]), min(1.0, local))
-        rows = chosen / of.ep
+        each = 3 * of.hidden * of.width
         weights = touched * each * EXPERTS[of.stored] / 8 / (self.gpu.bandwidth * own["memory"])
         # Tokens in and out, and what lies between the two GEMMs, in 16 bits.
-        passed = rows * (4 * of.hidden + 6 * width) / (self.gpu.bandwidth * own["move"])
+        passed = rows * (4 * of.hidden + 6 * of.width) / (self.gpu.bandwidth * own["move"])
+        away = (
+            max(0.0, tokens * of.top_k - rows) * 4 * (of.hidden + of.width) / self.gpu.bandwidth * own["away"]
+        )
         peak = self.gpu.peaks[PEAKS[of.stored]] * own["rate"]
-        computed = (rows + touched * own["pad"]) * 2 * each / peak
-        took = 1e6 * portable.power((weights + passed) ** 3 + computed**3, 1 / 3)
-        begin = own["launch"] + own["route"] * of.count + own["tall"] * of.hidden + own["deep"] * width
+        computed = (rows + touched * own["few" if tokens <= FEW else "many"]) * 2 * each / peak
+        took = 1e6 * portable.power((weights + passed + away) ** 3 + computed**3, 1 / 3)
+        begin = own["launch"] + own["route"] * of.count + own["tall"] * of.hidden + own["deep"] * of.width
         return float(US * (begin + own["each"] * touched + took))
 
     def gemms_ns(self, kind: str, sizes: Floats) -> Floats:
@@ -252,6 +250,7 @@ def take(steps: Sequence[Step], kernels: Kernels, tp: int, taken: Taken, at: int
             # Tokens of all ranks are gathered, and sums of what experts make are divided again.
             ns += 2 * kernels.gather_ns(2 * tokens * of.ranks * of.hidden, of.tp)
         taken.others.append((at, times * ns, TOGETHER if of.ranks > 1 else OTHER))
+    taken.others.append((at, times * _small(steps, kernels) * kernels.gpu.launch * 1e9, OTHER))
     fused = kernels.parts.get("fuses", {}).get("all", {})
     chosen = _sparse(steps, kernels)
     if chosen:
@@ -296,6 +295,20 @@ def take(steps: Sequence[Step], kernels: Kernels, tp: int, taken: Taken, at: int
     return left
 
 
+def _small(steps: Sequence[Step], kernels: Kernels) -> int:
+    """Return how many small kernels of a layer are in no table, and not among its steps.
+
+    vLLM and SGLang write keys and values into the cache, choose experts or quantise what these get, add what shared
+    experts make, and take the projections of linear layers apart, by kernels of their own; TensorRT-LLM's attention and
+    experts do all that, and did when they were measured.
+    """
+    if kernels.engine == "trtllm":
+        return 0
+    names = {step.name for step in steps}
+    attends = "absorbed.attend" in names or any(name.startswith("core.") for name in names)
+    return attends + ("router.gemm" in names) + ("shared.down.gemm" in names) + 2 * ("mixer.in.gemm" in names)
+
+
 def _sparse(steps: Sequence[Step], kernels: Kernels) -> tuple[Step, Step, Step, int] | None:
     """Return the kernels of sparse attention, and heads of this device; None: none, or they were not measured."""
     named = {step.name: step for step in steps}
@@ -316,10 +329,23 @@ def _linear(steps: Sequence[Step], kernels: Kernels) -> tuple[str, int] | None:
     return kind, sum(each for name, each in moved.items() if not name.startswith("mixer.keys."))
 
 
-def issued_kernels(steps: Sequence[Step]) -> int:
-    """Return how many kernels the CPU issues one by one: the routed experts of a layer are one."""
-    routed = [is_routed(step.name) for step in steps]
-    return routed.count(False) + any(routed)
+def issue_ns(steps: Sequence[Step], kernels: Kernels) -> int:
+    """Return ns in which the CPU issues the kernels of a layer outside of graphs.
+
+    vLLM compiles all but experts, and TensorRT-LLM has large operations. In SGLang a GEMM of quantised operands has a
+    kernel more, and so have experts of TensorRT-LLM's kernels. Triton's are seven: choice, order, two GEMMs, what is
+    before each, a sum.
+    """
+    own = [step for step in steps if not is_routed(step.name)]
+    experts = len(own) < len(steps)
+    if kernels.engine == "vllm":
+        return len(own) * COMPILED_NS + 7 * experts * ISSUE_NS
+    if kernels.engine == "trtllm":
+        return (len(own) + experts) * ISSUE_NS
+    narrow = kernels.routed is not None and kernels.routed.stored != "bf16"
+    fused = narrow and "fp4" in kernels.gpu.peaks
+    quantising = sum(bool(step.gemms) and step.precision in ("fp8", "fp4") for step in own)
+    return ISSUE_NS * (len(own) + quantising + experts * (2 if fused else 7) + _small(steps, kernels))
 
 
 def is_routed(name: str) -> bool:

@@ -19,15 +19,15 @@ from armillary.platform.model import Platform
 from armillary.serving.kernels import (
     ATTENTION,
     CHOOSING,
-    GRAPHS,
-    ISSUE_NS,
     LINEAR,
     OTHER,
+    STEP_NS,
     TOGETHER,
     Kernels,
     Taken,
+    graphs_of,
     is_routed,
-    issued_kernels,
+    issue_ns,
     take,
 )
 from armillary.serving.step_table import Ints, StepTable
@@ -60,7 +60,7 @@ def priced(
     sequences: int,
     longest: int,
     captured: Sequence[int] = (),
-    overhead_ns: int = 0,
+    overhead_ns: int | None = None,
     kernels: Kernels | None = None,
     ranks: int = 1,
     drafts: int = 0,
@@ -75,7 +75,7 @@ def priced(
         sequences: Most sequences that run at a time.
         longest: Most tokens of a sequence.
         captured: Sizes to which steps are filled up, by CUDA graphs of them; beyond the largest nothing is.
-        overhead_ns: What each step takes besides.
+        overhead_ns: What each step takes besides; None: what was measured of the engine.
         kernels: Those that the engine has of its own; None: none is known.
         ranks: Of a replica that have requests of their own; tokens and sequences are those of each.
         drafts: Tokens that a step checks behind the last one of each sequence that decodes.
@@ -99,6 +99,10 @@ def priced(
     third = second + len(prefill)
     dense, together = (_fill_up(_each(tokens, each[:first], budget), captured) for each in (own, joint))
     head = _each(counts, own[first:second], sequences * (1 + drafts))
+    step, sequence = (overhead_ns or 0, 0)
+    if overhead_ns is None and kernels:
+        step, sequence = STEP_NS
+    head += sequence * np.arange(len(head))
     head[0] = 0
     of_prompts = attention[second:third].reshape(len(chunks), len(before))
     if model.attention.latent and not model.attention.sparse:
@@ -113,11 +117,11 @@ def priced(
     axes = tuple(np.array(each, np.int64) for each in (chunks, before, decoding, contexts))
     issued = (0, 0, 0)
     if kernels:
-        count = sum(issued_kernels(as_engines_run(layer.forward)) for layer in one[0])
-        issued = (count * ISSUE_NS[kernels.engine], *GRAPHS[kernels.engine])
+        count = sum(issue_ns(as_engines_run(layer.forward), kernels) for layer in one[0])
+        issued = (count, *graphs_of(kernels.engine, captured[-1] if captured else 0))
     more = (int(model.attention.sparse is not None), drafts, model.layers)
     joined = together if ranks > 1 else np.zeros(1, np.int64)
-    return StepTable(dense + overhead_ns, head, axes, both * 1000, (*issued, *more), joined)  # type: ignore[arg-type]
+    return StepTable(dense + step, head, axes, both * 1000, (*issued, *more), joined)  # type: ignore[arg-type]
 
 
 def _prompt(model: Decoder, plan: Plan, new: int, past: int) -> list[Layer]:

@@ -12,16 +12,17 @@ from armillary.base.units import parse_time
 from armillary.compute.gpu.device import load_gpu
 from armillary.compute.machine import Machine
 from armillary.serving import assumed
-from armillary.serving.capacity import Capacity, capacity_of
+from armillary.serving.capacity import Capacity, capacity_of, usual_share, visible
 from armillary.serving.changes import Changes
 from armillary.serving.drafts import chances, gives
 from armillary.serving.fleet import routed
-from armillary.serving.kernels import ENGINES, EXPERTS, INGEST_NS, TOKEN_PS, Kernels, Routed, kernels_of
+from armillary.serving.kernels import ENGINES, EXPERTS, INGEST_NS, TOKEN_PS, Kernels, kernels_of
 from armillary.serving.lives import Fleet
 from armillary.serving.outcome import Outcome, joined
 from armillary.serving.priced import priced
 from armillary.serving.replica import Engine, Served, check_fits, serve_replica
 from armillary.serving.requests import Ints, Requests
+from armillary.serving.routed import Routed, read_counts
 from armillary.serving.router import router_notes, shares
 from armillary.serving.spread import Wanted, as_published, plan_of
 from armillary.serving.step_table import StepTable
@@ -32,8 +33,8 @@ from armillary.workload.plan.schema import Plan
 LARGE_DEVICE = 70 * 2**30
 """Bytes from which on vLLM's server takes steps of 8,192 tokens and 1,024 sequences, else 2,048 and 256
 (vllm/engine/arg_utils.py)."""
-CAPTURED = (1, 2, 4, *range(8, 257, 8), *range(272, 513, 16))
-"""Tokens of the steps of which vLLM 0.19 has CUDA graphs; others up to the last are filled up to the next."""
+CAPTURED = 512
+"""Tokens of the largest CUDA graph if nothing is said (vLLM 0.19, SGLang)."""
 MOST_BUDGET, MOST_SEQUENCES, MOST_BLOCK, MOST_BLOCKS = 2**17, 2**14, 2**12, 2**27
 MOST_INGEST, MOST_POLL, MOST_COPIES = 10**12, 10**6, 10**5
 
@@ -165,7 +166,7 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
     # SGLang has no limit of tokens where it decodes.
     table = priced(
         model, plan, machine.platform, budget=max(engine.budget, most * (1 + wanted.drafts)), sequences=most,
-        longest=int((requests.prompt + requests.output).max()) + wanted.drafts, captured=CAPTURED,
+        longest=int((requests.prompt + requests.output).max()) + wanted.drafts, captured=captured(wanted.graphs),
         overhead_ns=wanted.overhead_ns, kernels=kernels, ranks=wanted.dp, drafts=wanted.drafts,
     )  # fmt: skip
     measured = kernels is not None and kernels.measured and not wanted.drafts
@@ -187,7 +188,7 @@ def _engine(
     budget = _within("budget", wanted.budget, 2048 if small else 8192, MOST_BUDGET)
     sequences = _within("sequences", wanted.sequences, 256 if small else 1024, MOST_SEQUENCES)
     block = _within("block", wanted.block, 16, MOST_BLOCK)
-    if not 0 < wanted.memory <= 1:
+    if wanted.memory is not None and not 0 < wanted.memory <= 1:
         raise InputError(
             f"memory {wanted.memory:g}: expected a share of the memory of a device, above 0, up to 1"
         )
@@ -205,8 +206,16 @@ def _engine(
         # What drafts has weights and a cache, too.
         whole = model.model_copy(update={"layers": model.layers + 1}) if wanted.drafts else model
         usual = max(1, int((requests.prompt + requests.output).mean()))
-        capacity = capacity_of(whole, plan, device, wanted.memory, budget=budget, block=block, tokens=usual)
-    ingest = INGEST_NS if wanted.ingest_ns is None else wanted.ingest_ns
+        has = visible(device)
+        share = wanted.memory or usual_share(
+            wanted.engine, has, budget, sequences, plan.parallel.tp * wanted.dp
+        )
+        capacity = capacity_of(
+            whole, plan, has, share, budget=budget, block=block, tokens=usual, engine=wanted.engine,
+            experts=EXPERTS.get(wanted.experts or ""),
+            copies=1 + wanted.redundant / model.experts.count if model.experts else 1.0,
+        )  # fmt: skip
+    ingest = INGEST_NS.get(wanted.engine, 0) if wanted.ingest_ns is None else wanted.ingest_ns
     if not 0 <= ingest <= MOST_INGEST:
         raise InputError(f"ingest {ingest:,} ns: expected 0 to {MOST_INGEST:,} ns")
     if _within("poll", wanted.poll, 1, MOST_POLL) > 1 and wanted.engine != "sglang":
@@ -240,12 +249,16 @@ def _kernels(model: Decoder, machine: Machine, wanted: Wanted, tp: int) -> Kerne
         if value not in known:
             raise InputError(f"{name} {value}: expected {one_of(known)}{nearest(value, known)}")
     own, routed, all_of = model.experts, None, tp * wanted.dp
-    if own is None and (wanted.experts or wanted.ep > 1):
-        name = "experts" if wanted.experts else "ep"
+    if own is None and (wanted.experts or wanted.ep > 1 or wanted.counts):
+        name = "experts" if wanted.experts else "ep" if wanted.ep > 1 else "expert-counts"
         raise InputError(f"{name}: {model.name} has no experts, expected none")
     if own is not None:
         stored += " block" if stored == "fp8" and wanted.scales == "block" else ""
-        routed = Routed(own.count, own.top_k, model.hidden, own.size, wanted.ep, all_of, stored, wanted.dp)
+        counts = read_counts(wanted.counts, own.count) if wanted.counts else ()
+        routed = Routed(
+            own.count, own.top_k, model.hidden, own.size, wanted.ep, all_of, stored, wanted.dp, counts,
+            wanted.redundant,
+        )  # fmt: skip
     if not machine.device:
         return None
     inner = machine.platform.dimensions[0]
@@ -253,6 +266,13 @@ def _kernels(model: Decoder, machine: Machine, wanted: Wanted, tp: int) -> Kerne
     cache = wanted.cache_precision or "bf16"
     found = kernels_of(machine.device, wanted.engine, link, wanted.scales == "block", routed, cache)
     return found and replace(found, drafts=wanted.drafts)
+
+
+def captured(most: int | None) -> tuple[int, ...]:
+    """Return the tokens of the steps of which vLLM has CUDA graphs; others up to the last are filled up to the next."""
+    last = _within("graphs", most, CAPTURED, MOST_BUDGET)
+    found = [1, 2, 4, *range(8, 257, 8), *range(272, last + 1, 16)]
+    return (*(each for each in found if each < last), last)
 
 
 def _within(name: str, value: int | None, usual: int, most: int, least: int = 1) -> int:

@@ -35,6 +35,8 @@ class Wanted:
         ep: Devices over which whole experts are divided: 1, or all of a replica.
         precision: Of GEMMs; None, with none of the next ones: as the weights of the model are published, else bf16.
         scales: Of operands in fp8: of a tensor, or of blocks of 128; None: as published, else of a tensor.
+        counts: CSV file of how often experts were chosen; None: some more often, as in tables of kernels.
+        redundant: Further copies of experts that are chosen often (EPLB), on all devices together.
         experts: As routed experts are stored: bf16, fp8, fp4 (NVFP4), mxfp4 or int4; None: in the precision of GEMMs.
         weight_precision: Of stored weights.
         cache_precision: Of keys and values.
@@ -42,10 +44,12 @@ class Wanted:
         sequences: Most sequences that run at a time.
         block: Tokens of a block of keys and values.
         blocks: Blocks of a replica.
-        memory: Share of the memory of a device that the engine may use.
+        memory: Share of the memory of a device, as the engine takes it (`armillary.serving.capacity`); None: its
+            default.
         cached: Whether blocks are kept for requests that begin alike.
         ahead: Whether a step is scheduled while the one before runs.
-        overhead_ns: What each step takes besides kernels and collectives.
+        graphs: Tokens of the largest CUDA graph; None: 512.
+        overhead_ns: What each step takes besides kernels and collectives; None: what was measured of the engine.
         ingest_ns: From the arrival of a request until it is in the queue; None: as measured, and more for each token.
         poll: Steps of tokens after which the engine looks for new requests.
         balance: Steps for which prompts wait until each rank of dp has one (TensorRT-LLM's attention_dp_config).
@@ -63,6 +67,8 @@ class Wanted:
     prefill_dp: int | None = None
     engine: str = "vllm"
     ep: int = 1
+    counts: str | None = None
+    redundant: int = 0
     precision: str | None = None
     scales: str | None = None
     experts: str | None = None
@@ -72,10 +78,11 @@ class Wanted:
     sequences: int | None = None
     block: int = 16
     blocks: int | None = None
-    memory: float = 0.9
+    memory: float | None = None
     cached: bool = True
     ahead: bool = True
-    overhead_ns: int = 0
+    graphs: int | None = None
+    overhead_ns: int | None = None
     ingest_ns: int | None = None
     poll: int = 1
     balance: int = 0
@@ -152,6 +159,20 @@ def plan_of(model: Decoder, name: str, npus: int, tp: int, wanted: Wanted) -> Pl
     if ep not in (1, tp * dp):
         what = f"tp {tp}" if dp == 1 else f"dp {dp}"
         raise InputError(f"ep {ep}: expected 1 or {what}: whole experts go to all devices or to none")
+    own = model.experts
+    if wanted.redundant and (own is None or ep == 1 or not 0 < wanted.redundant <= own.count * (ep - 1)):
+        most = own.count * (ep - 1) if own else 0
+        raise InputError(
+            f"redundant {wanted.redundant}: expected 1 to {most:,}, copies of experts on other devices"
+            if most
+            else f"redundant {wanted.redundant}: expected it with ep above 1 only, where devices have whole experts"
+        )
+    if wanted.redundant and own and (own.count + wanted.redundant) % ep:
+        rest = (own.count + wanted.redundant) % ep
+        raise InputError(
+            f"redundant {wanted.redundant}: {own.count + wanted.redundant} experts do not divide over {ep} devices, "
+            f"expected {wanted.redundant - rest} or {wanted.redundant - rest + ep}"
+        )
     # Experts hold nearly all weights of a model that has some.
     narrow = "fp4" if wanted.experts in ("fp4", "mxfp4", "int4") else wanted.experts
     numbers = {

@@ -26,7 +26,7 @@ TINY: dict[str, Any] = {
 }  # fmt: skip
 LOAD = "poisson:rate=20000,requests=40,input=64-128,output=8-16"
 SLO = "ttft=3ms,tpot=150us"
-SMALL: dict[str, Any] = {"budget": 128, "sequences": 8, "ingest_ns": 0}
+SMALL: dict[str, Any] = {"budget": 128, "sequences": 8, "ingest_ns": 0, "overhead_ns": 0}
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ from armillary.base.errors import ArmillaryError, InputError, nearest
 from armillary.base.packing import read_unpacked
 from armillary.base.reading import MOST_TEXT
 from armillary.compute.machine import machine_of
+from armillary.evidence.validate.start_scripts import Recipe
 from armillary.evidence.validate.table import Bar, Progress, Row, Suite, Table
 from armillary.serving.interval import interval
 from armillary.serving.load import load_requests
@@ -44,8 +45,6 @@ MODELS = {
 }  # fmt: skip
 """Last part of ``model_path`` -> model. InferenceX's Llama 70B is 3.3, DeepSeek-V3 is R1: of the same shapes."""
 DEVICES = {"h100_sxm": "h100", "h200_sxm": "h200", "b200_sxm": "b200", "a100_sxm": "a100"}
-BLOCKED = ("deepseek-v3", "minimax-m2.5", "qwen3-235b-a22b", "qwen3.5-397b-a17b")
-"""Models whose fp8 checkpoints have a scale for each 128 x 128 weights."""
 WARMED = "2026-01-21"
 """Day from which on InferenceX's client warms the server up."""
 BALANCE = 60
@@ -69,6 +68,9 @@ class Case:
         ep: Devices over which whole experts are divided.
         budget: Most tokens of a step.
         poll: Steps between looks for new requests.
+        memory: Share of the memory, as the engine takes it; None: its default.
+        graphs: Tokens of the largest CUDA graph.
+        sequences: Most that run at a time.
         clients: Of the closed loop.
         lengths: Most tokens of prompt and answer.
         ranges: Tokens of both, as a load says them.
@@ -90,6 +92,9 @@ class Case:
     ep: int
     budget: int
     poll: int
+    memory: float | None
+    graphs: int
+    sequences: int
     clients: int
     lengths: tuple[int, int]
     ranges: tuple[str, str]
@@ -133,6 +138,7 @@ def _case(where: str, row: dict[str, str]) -> Case:
     clients = min(max(int(found[1]), 1), 20_000) if found else 0
     devices, dp, ep = _devices(where, row, "2026-04-06" in source or "db-dump" in source)
     day = re.search(r"measured=(\d{4}-\d\d-\d\d)", source)
+    recipe = Recipe(backend, device, model, precision, devices, day[1] if day else WARMED)
     # Rows of NVIDIA's own have lengths as they stand.
     own = "source_file=/" in source
     ranges = (str(isl), str(osl)) if own else (f"{isl * 8 // 10 or 1}-{isl}", f"{osl * 8 // 10 or 1}-{osl}")
@@ -155,8 +161,8 @@ def _case(where: str, row: dict[str, str]) -> Case:
         left_out = "far fewer requests ran at a time than were let in, which nothing explains"
     elif name == "Kimi-K2.5" and device == "h200" and clients == 16 and measured[1] > 60:
         left_out = "four times the time of its neighbours"
-    budget = _budget(backend, device, model, precision, (clients, isl, devices), own)
-    poll = (30 if clients >= 16 else 10) if (backend, device) == ("sglang", "b200") else 1
+    budget = recipe.budget(clients, isl, own)
+    poll = recipe.poll(clients)
     reason = ""
     if not model:
         reason = f"{name} is not modelled"
@@ -170,8 +176,9 @@ def _case(where: str, row: dict[str, str]) -> Case:
         f"{name} {device} {backend} {precision or 'bf16'} {isl}/{osl} tp {devices} x {clients}".replace("  ", " "),
         f"{name} {device} {backend} {precision or 'bf16'}",
         (row["mode"], name.replace("-R1", "-V3"), device, backend, isl, osl, clients, rounded),
-        model, devices, device, _served_as(model, device, backend, precision),
-        dp, _ep(row, model, device, devices, ep), budget, poll, clients,
+        model, devices, device, recipe.served_as(own),
+        dp, recipe.ep(ep), budget, poll, None if own else recipe.memory(isl), recipe.graphs,
+        recipe.sequences(clients), clients,
         (isl, osl), ranges, min(20 * clients, 2000) if own else 10 * clients, measured,
         own or day is None or day[1] >= WARMED, left_out, reason,
     )  # fmt: skip
@@ -191,68 +198,6 @@ def _devices(where: str, row: dict[str, str], wrong: bool) -> tuple[int, int, in
     if row["backend"] == "vllm":
         return tp, 1, ep
     return moe, moe if dp > 1 else 1, ep
-
-
-def _served_as(model: str, device: str, backend: str, precision: str) -> tuple[tuple[str, str], ...]:
-    """Return engine and precisions of a row: what checkpoints quantise, and the start scripts' caches.
-
-    Of MoE models in 4 bits only the experts are; DeepSeek, MiniMax and Qwen3-235B in fp8 have scales of blocks.
-    """
-    found = {"engine": backend, "precision": "bf16"}
-    narrow = precision in ("fp4", "int4")
-    if narrow and model != "llama-3.1-70b":
-        found["experts"] = "mxfp4" if model == "gpt-oss-120b" else precision
-    elif model == "gpt-oss-120b":
-        # It exists in MXFP4 only.
-        found["experts"] = "mxfp4"
-    elif precision in ("fp8", "fp4"):
-        found["precision"] = precision
-    if found["precision"] == "fp8" and model in BLOCKED:
-        found["scales"] = "block"
-    cached = (
-        device == "b200"
-        and (model in ("deepseek-v3", "gpt-oss-120b") or (model, precision) == ("minimax-m2.5", "fp4"))
-    ) or (model, precision) == ("qwen3.5-397b-a17b", "fp8")
-    if cached or model == "llama-3.1-70b" or (model == "deepseek-v3" and backend == "trtllm"):
-        found["cache_precision"] = "fp8"
-    return tuple(sorted(found.items()))
-
-
-def _budget(
-    backend: str, device: str, model: str, precision: str, sizes: tuple[int, int, int], own: bool
-) -> int:
-    """Return most tokens of a step: defaults of vLLM, start scripts of InferenceX, and their rule for TensorRT-LLM.
-
-    Args:
-        backend: The engine.
-        device: Preset.
-        model: As we call it.
-        precision: Of the row.
-        sizes: Clients, most tokens of a prompt, devices.
-        own: Whether the run is NVIDIA's own, whose limit is not known: 1,024 and by that rule, a long prompt in a step.
-    """
-    clients, isl, devices = sizes
-    if backend == "sglang":
-        if model == "qwen3.5-397b-a17b":
-            return 16384 if device == "h200" else 32768
-        if device == "h200":
-            return 32768
-        return 16384 if precision == "fp4" else 32768 if devices == 8 else 8192
-    if backend == "vllm":
-        return 2 * isl if (model, precision) == ("minimax-m2.5", "fp4") else 8192
-    if model == "gpt-oss-120b":
-        return 20_000
-    return max(1024 if own else 8192, -(-(clients + isl + 64) // 64) * 64)
-
-
-def _ep(row: dict[str, str], model: str, device: str, devices: int, ep: int) -> int:
-    """Return over how many devices whole experts are divided."""
-    day = re.search(r"measured=(\d{4}-\d\d-\d\d)", row["silicon_data_source"])
-    # MiniMax's start scripts divided experts whatever they were told to.
-    always = model == "minimax-m2.5" and row["precision"] == "fp8" and row["backend"] == "vllm"
-    if always and (device == "h200" or (day is not None and day[1] < "2026-04-03")):
-        return devices
-    return devices if ep > 1 else 1
 
 
 def _number(where: str, key: str, row: dict[str, str], low: int, high: int, usual: int | None = None) -> int:
@@ -285,7 +230,16 @@ def _served(paths: tuple[Path, ...], stamps: tuple[float, ...]) -> tuple[tuple[C
     for case in cases:
         distinct.setdefault(case.key, case)
     for case in distinct.values():
-        kind = (case.model, case.device, case.devices, case.numbers, case.dp, case.ep)
+        kind = (
+            case.model,
+            case.device,
+            case.devices,
+            case.numbers,
+            case.dp,
+            case.ep,
+            case.memory,
+            case.graphs,
+        )
         groups.setdefault(kind, []).append(case)
     found: list[tuple[Case, float, float, str]] = []
     for mine in groups.values():
@@ -298,7 +252,7 @@ def _served(paths: tuple[Path, ...], stamps: tuple[float, ...]) -> tuple[tuple[C
             lengths = "input={},output={}".format(*case.ranges)
             load = f"closed:clients={case.clients},requests={case.requests},{lengths}"
             try:
-                engine = replace(built.engine, budget=case.budget, poll=case.poll)
+                engine = replace(built.engine, budget=case.budget, poll=case.poll, sequences=case.sequences)
                 outcome = replace(built, engine=engine).run(load_requests(load))
                 ttft, tpot = quantiles(outcome.ttft).mean, quantiles(outcome.tpot).mean
                 found.append((case, 1e3 * ttft, 1e3 * tpot, ""))
@@ -325,8 +279,9 @@ def _service(cases: Sequence[Case]) -> Service | str:
             BALANCE if first.dp > 1 and (first.model, options["engine"]) == ("deepseek-v3", "trtllm") else 0
         )
         wanted = Wanted(
-            dp=first.dp, ep=first.ep, budget=budget, sequences=many, cached=False, balance=balance, **options
-        )
+            dp=first.dp, ep=first.ep, budget=budget, sequences=many, cached=False, balance=balance,
+            memory=first.memory, graphs=first.graphs, **options,
+        )  # fmt: skip
         return service(
             load_model(first.model), machine_of(f"{first.devices}x{first.device}"), longest, wanted
         )
@@ -358,9 +313,9 @@ def _table(metric: Metric, paths: Iterable[Path], progress: Progress) -> Table:
         "What a step of NVIDIA's own runs may hold is not known: a prompt and a token of each client, as their rates "
         "show, and at least 1,024 tokens.",
         "Constants of kernels.yaml are fitted to kernels. Chosen after a look at these rows were what the front end "
-        "takes (gpt-oss on vLLM with 4 clients), what a step of TensorRT-LLM holds, its fp8 GEMMs beside their tables, "
-        "that MiniMax's norm of queries and keys is summed over devices, 73 us a kernel outside of graphs, which "
-        "devices fuse norms, int4 as MXFP4, MXFP4 of vLLM on Hopper by its own table, and which runs are left out.",
+        "takes a token (gpt-oss on vLLM with 4 clients), what a step of TensorRT-LLM holds, its fp8 GEMMs beside their "
+        "tables, that MiniMax's norm of queries and keys is summed over devices, which devices fuse norms, whose table "
+        "experts take (int4, mxfp4, fp8 of blocks on B200), fp8 caches of Qwen3-32B, and which runs are left out.",
         *(f"Left out: {count} rows, {why}." for why, count in aside.most_common()),
     )
     title = {

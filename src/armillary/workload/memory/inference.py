@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from armillary.workload.memory.footprint import FRAGMENTATION, Footprint, messag
 from armillary.workload.memory.outside import Outside
 from armillary.workload.memory.outside import outside as outside_of
 from armillary.workload.pipeline.tasks import Task
-from armillary.workload.plan.numbers import Stores, stored, stores
+from armillary.workload.plan.numbers import stored, stores
 from armillary.workload.plan.ranks import microbatches, rank_grid
 from armillary.workload.plan.schema import Plan
 
@@ -29,11 +30,10 @@ def serving(
 ) -> Footprint:
     """Return the footprint of one pipeline stage in inference: weights, and the keys and values of `batches`."""
     pp, virtual = plan.parallel.pp, plan.pipeline.virtual
-    kept = stores(plan)
     chunks = [list(stages[chunk * pp + stage]) for chunk in range(virtual)]
     layers = [layer for mine in chunks for layer in mine]
     line = {category: np.zeros(len(layers), np.int64) for category in CATEGORIES}
-    line["weights"][:] = sum(_weights(layer, kept) for layer in layers)
+    line["weights"][:] = weights_of(layers, plan)
     line["cache"][:] = batches * sum(layer.cache for layer in layers)
     line["working"][:] = [layer.working for layer in layers]
     line["communication"][:] = messages(chunks, plan, training=False)
@@ -50,11 +50,26 @@ def serving(
     )
 
 
-def _weights(layer: Layer, kept: Stores) -> int:
-    """Return the bytes of the weights of a layer on a rank."""
-    # Quantised models often leave the two tables in bf16.
-    precision = kept.embeddings if layer.name in ("embedding", "head") else kept.weights
-    return sum(stored(count, precision) for count in layer.parameters.values())
+def weights_of(layers: Sequence[Layer], plan: Plan, experts: float | None = None, copies: float = 1.0) -> int:
+    """Return the bytes of the weights of layers on a rank.
+
+    Args:
+        layers: They.
+        plan: Of inference.
+        experts: Bits of a weight of routed experts, if all others are in the precision of GEMMs; None: all are as the
+            plan says.
+        copies: Routed experts on all ranks, for each of the model.
+    """
+    kept, total = stores(plan), 0
+    usual = kept.weights if experts is None else plan.numbers.compute
+    for layer in layers:
+        # Quantised models often leave the two tables in bf16.
+        precision = kept.embeddings if layer.name in ("embedding", "head") else usual
+        for axes, count in layer.parameters.items():
+            routed = axes == "edp"
+            held = ceil(count * copies) if routed else count
+            total += ceil(held * experts / 8) if routed and experts is not None else stored(held, precision)
+    return total
 
 
 def worst_serving(

@@ -1,0 +1,143 @@
+"""What InferenceX's start scripts say of the engines of `silicon`'s rows, and what engines do if nothing is said.
+
+Scripts are those of benchmarks/ in SemiAnalysisAI/InferenceX at the day of a measurement, as far as they are known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BLOCKED = ("deepseek-v3", "glm-5", "minimax-m2.5", "qwen3-235b-a22b", "qwen3.5-397b-a17b")
+"""Models whose fp8 checkpoints have a scale for each 128 x 128 weights."""
+LATER = {
+    ("minimax-m2.5", "fp8"): "2026-04-03",
+    ("minimax-m2.5", "fp4"): "2026-04-08",
+    ("kimi-k2", "fp4"): "2026-04-20",
+}
+"""Model and precision -> day from which on the script for vLLM on B200 says: graphs of up to 2,048 tokens, steps of two
+prompts, cache in fp8, 0.9 of the memory, and whole experts only where the row says so."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What the start script of a row says: InferenceX's, else defaults of the engine.
+
+    Attributes:
+        backend: The engine.
+        device: Preset.
+        model: As we call it.
+        precision: Of the row.
+        devices: Of the replica.
+        day: Of the measurement.
+    """
+
+    backend: str
+    device: str
+    model: str
+    precision: str
+    devices: int
+    day: str
+
+    @property
+    def later(self) -> bool:
+        """Whether it is a script of vLLM for B200 with large graphs, a cache in fp8, and steps of two prompts."""
+        from_day = LATER.get((self.model, self.precision))
+        return (
+            self.device == "b200" and self.backend == "vllm" and from_day is not None and self.day >= from_day
+        )
+
+    @property
+    def graphs(self) -> int:
+        """Tokens of the largest CUDA graph."""
+        return 2048 if self.backend == "vllm" and (self.model == "gpt-oss-120b" or self.later) else 512
+
+    def served_as(self, own: bool) -> tuple[tuple[str, str], ...]:
+        """Return engine and precisions: what checkpoints quantise, and the start scripts' caches.
+
+        Of MoE models in 4 bits only the experts are; DeepSeek, MiniMax and Qwen3-235B in fp8 have scales of blocks.
+        """
+        found = {"engine": self.backend, "precision": "bf16"}
+        if self.precision in ("fp4", "int4") and self.model != "llama-3.1-70b":
+            found["experts"] = "mxfp4" if self.model == "gpt-oss-120b" else self.precision
+        elif self.model == "gpt-oss-120b":
+            # It exists in MXFP4 only.
+            found["experts"] = "mxfp4"
+        elif self.precision in ("fp8", "fp4"):
+            found["precision"] = self.precision
+        if found["precision"] == "fp8" and self.model in BLOCKED:
+            found["scales"] = "block"
+        hopper = self.device != "b200"
+        cached = {
+            "deepseek-v3": not hopper or self.backend == "trtllm",
+            "gpt-oss-120b": not hopper,
+            "minimax-m2.5": self.later or (self.precision == "fp4" and not hopper),
+            "glm-5": not hopper,
+            "qwen3.5-397b-a17b": self.precision in ("fp8", "fp4"),
+            # Checkpoints of ModelOpt say so themselves.
+            "kimi-k2": self.precision == "fp4",
+            "qwen3-32b": own and self.precision == "fp8",
+            "llama-3.1-70b": True,
+        }
+        if cached.get(self.model):
+            found["cache_precision"] = "fp8"
+        return tuple(sorted(found.items()))
+
+    def budget(self, clients: int, isl: int, own: bool) -> int:
+        """Return most tokens of a step: of start scripts, their rule for TensorRT-LLM, and defaults of vLLM.
+
+        Args:
+            clients: Of the closed loop.
+            isl: Most tokens of a prompt.
+            own: Whether the run is NVIDIA's, whose limit is not known: 1,024 and by that rule, a long prompt in a step.
+        """
+        if self.backend == "sglang":
+            if self.model == "qwen3.5-397b-a17b":
+                return 16384 if self.device == "h200" else 32768
+            if self.device == "h200":
+                return 8192 if self.model == "glm-5" else 32768
+            return 16384 if self.precision == "fp4" else 32768 if self.devices == 8 else 8192
+        if self.backend == "vllm":
+            return 2 * isl if self.later else 8192
+        if self.model == "gpt-oss-120b":
+            return 20_000
+        return max(1024 if own else 8192, -(-(clients + isl + 64) // 64) * 64)
+
+    def memory(self, isl: int) -> float | None:
+        """Return the share of the memory, as the engine takes it; None: its default."""
+        hopper = self.device != "b200"
+        if self.backend == "trtllm":
+            if self.model == "deepseek-v3":
+                return 0.75 if hopper or (self.devices == 4 and isl > 1024) else 0.8
+            return 0.85 if self.model == "gpt-oss-120b" else None
+        if self.backend == "vllm":
+            wide = self.precision == "int4" or (self.model, self.precision) == ("minimax-m2.5", "fp8")
+            return 0.95 if wide and not self.later else 0.9
+        if self.model == "glm-5":
+            return 0.85
+        if self.model == "qwen3.5-397b-a17b":
+            return 0.8 if hopper else 0.82
+        return 0.85 if self.precision == "fp4" else 0.95 if self.devices == 4 else 0.82
+
+    def sequences(self, clients: int) -> int:
+        """Return most sequences that run at a time: as many as clients, but where a script of SGLang says fewer."""
+        if self.backend != "sglang" or self.model == "glm-5":
+            return clients
+        if self.model == "qwen3.5-397b-a17b":
+            return min(clients, 128)
+        if self.device == "h200":
+            return min(clients, 256)
+        return min(clients, 256 if self.precision == "fp4" else 128 if self.devices == 8 else 32)
+
+    def poll(self, clients: int) -> int:
+        """Return steps between looks for new requests, which scripts of SGLang for B200 say."""
+        if (self.backend, self.device) != ("sglang", "b200") or self.model == "glm-5":
+            return 1
+        few = (self.model, self.precision, self.devices) == ("deepseek-v3", "fp8", 4)
+        return 10 if clients < 16 or few else 30
+
+    def ep(self, said: int) -> int:
+        """Return over how many devices whole experts are divided; MiniMax's early scripts divided them always."""
+        always = (self.model, self.precision, self.backend) == ("minimax-m2.5", "fp8", "vllm")
+        if always and (self.device == "h200" or not self.later):
+            return self.devices
+        return self.devices if said > 1 else 1
