@@ -13,7 +13,6 @@ import time
 import types
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +84,7 @@ def join(torch: Any, recorder: Recorder, rank: int, ranks: int, mail: Mail) -> N
         replaced[name] = lambda: True
     replaced["set_timeout"] = lambda *_, **__: None
     replaced["monitored_barrier"] = lambda *_, **__: None
-    replaced |= _objects(core, rank, mail)
+    replaced |= _objects(core, recorder, rank, mail)
     # Parts of PyTorch that are imported by now have names of their own for these.
     parts = [
         part for name, part in list(sys.modules.items()) if name.startswith("torch.") and part is not core
@@ -102,7 +101,6 @@ def join(torch: Any, recorder: Recorder, rank: int, ranks: int, mail: Mail) -> N
     _data_parallel(torch)
     _chunks()
     _flat_parameters()
-    _checkpoints(torch, recorder.log.notes)
 
 
 class Mail:
@@ -136,7 +134,7 @@ class Mail:
         return found
 
 
-def _objects(core: Any, rank: int, mail: Mail) -> dict[str, Callable[..., Any]]:
+def _objects(core: Any, recorder: Recorder, rank: int, mail: Mail) -> dict[str, Callable[..., Any]]:
     def end(given: int | None, of_group: int | None, group: Any) -> int:
         if given is not None:
             return given
@@ -169,11 +167,16 @@ def _objects(core: Any, rank: int, mail: Mail) -> dict[str, Callable[..., Any]]:
         objects[:] = pickle.loads(next(path for path in paths if path.exists()).read_bytes())
         return source
 
+    def alike(name: str) -> None:
+        recorder.log.note(f"{recorder.where.line()}: {name} gives what this rank has, for each rank")
+
     def all_gather(objects: Any, mine: Any, group: Any = None) -> None:
+        alike("all_gather_object")
         objects[:] = [mine] * len(objects)
 
     def gather(mine: Any, objects: Any = None, dst: Any = None, group: Any = None, **_: Any) -> None:
         if objects:
+            alike("gather_object")
             objects[:] = [mine] * len(objects)
 
     def scatter(results: Any, objects: Any = None, src: Any = None, group: Any = None, **_: Any) -> None:
@@ -295,29 +298,3 @@ def _flat_parameters() -> None:
     part = torch_part("distributed.fsdp._flat_param")
     if hasattr(part, "_data_ptr_allocated"):
         vars(part)["_data_ptr_allocated"] = lambda tensor: tensor.untyped_storage().size() > 0
-
-
-def _checkpoints(torch: Any, notes: list[str]) -> None:
-    """Write and read no checkpoints: weights have no values."""
-
-    def skipped(what: str, *, later: bool = False) -> Callable[..., Any]:
-        def nothing(*_: Any, **__: Any) -> Any:
-            note = f"{what} was left out: weights have no values"
-            if note not in notes:
-                notes.append(note)
-            if not later:
-                return None
-            done: Future[None] = Future()
-            done.set_result(None)
-            return done
-
-        return nothing
-
-    torch.save = skipped("torch.save")
-    checkpoint = torch_part("distributed.checkpoint")
-
-    for name in ("save", "load", "async_save"):
-        if hasattr(checkpoint, name):
-            setattr(
-                checkpoint, name, skipped(f"torch.distributed.checkpoint.{name}", later=name == "async_save")
-            )

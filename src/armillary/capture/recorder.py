@@ -34,8 +34,11 @@ from armillary.capture.values import Values
 from armillary.capture.where import Where
 from armillary.trace.attention import Attention
 
-STEP = ("rows", "communications", "kinds", "groups")
+STEP = ("rows", "communications", "kinds", "groups", "host_bytes")
 """What of a log belongs to one step."""
+
+COPIES = ("_to_copy", "copy_")
+"""Operators that move tensors between the host and the device."""
 
 
 @dataclass
@@ -96,6 +99,7 @@ class Recorder:
         log = self.log
         found = self._step()
         log.rows, log.communications, log.kinds, log.groups = [], [], [], []
+        log.host_bytes = 0
         self._kind_numbers.clear()
         self._group_numbers.clear()
         self._pending.clear()
@@ -273,8 +277,11 @@ class Recorder:
                         self._pending[each.untyped_storage()._cdata] = number
                     self._remember(out, number, call.tensors)
             return
-        if not any(each.device.type == "cuda" for each in (*tensors, *results)):
+        places = {each.device.type for each in (*tensors, *results)}
+        if "cuda" not in places:
             return
+        if "cpu" in places and func._overloadpacket.__name__ in COPIES:
+            log.host_bytes += max(map(_bytes, results))
         number = self._kind(func, args, kwargs, tensors, out)
         if number >= 0:
             self._wait_for(tensors, stream)

@@ -12,7 +12,7 @@ from typing import Any
 
 from armillary.base.errors import ArmillaryError, InputError
 from armillary.base.files import make_folder
-from armillary.capture import cluster, log, torch_cuda, triton_kernels
+from armillary.capture import checkpoints, cluster, log, torch_cuda, triton_kernels
 from armillary.capture.device import DEFAULT, fake_device
 from armillary.capture.library import Library, library
 from armillary.capture.log import COMMUNICATION, OPERATOR, Log
@@ -88,6 +88,7 @@ class Session:
         triton_kernels.install(self._recorder)
         self._read_tensors(torch)
         mail = self.mail or Path(tempfile.mkdtemp(prefix="armillary-"))
+        checkpoints.install(torch, log, mail)
         cluster.join(torch, self._recorder, log.rank, log.ranks, cluster.Mail(mail, self._alike))
         torch.accelerator.set_device_index(log.rank % count)
         torch_part("optim.optimizer").register_optimizer_step_post_hook(self._stepped)
@@ -144,8 +145,22 @@ class Session:
         self._first = self._first or optimizer
         if not any(optimizer is each for each in self._recorder.optimizers):
             self._recorder.optimizers.append(optimizer)
+            self._note_host(optimizer)
         if optimizer is self._first:
             self.step()
+
+    def _note_host(self, optimizer: Any) -> None:
+        sizes = [
+            each.numel()
+            for group in optimizer.param_groups
+            for each in group["params"]
+            if each.device.type == "cpu"
+        ]
+        if sum(sizes):
+            self.log.note(
+                f"{type(optimizer).__name__} steps on the CPU, on {sum(sizes):,} parameters of a rank: that takes no "
+                "time here"
+            )
 
     def _read_tensors(self, torch: Any) -> None:
         """Give values to who asks for those of whole tensors, or writes one into a text."""
