@@ -100,6 +100,7 @@ def join(torch: Any, recorder: Recorder, rank: int, ranks: int, mail: Mail) -> N
     _processes(rank, recorder)
     _data_parallel(torch)
     _chunks()
+    _meshes()
     _flat_parameters()
 
 
@@ -291,6 +292,34 @@ def _chunks() -> None:
 
     if hasattr(_fsdp_param, "_chunk_with_empty"):
         vars(_fsdp_param)["_chunk_with_empty"] = lambda tensor, count, dim=0: Chunks(tensor, count, dim)
+
+
+def _meshes() -> None:
+    """Compare meshes by the identity of their ranks first: DTensor compares those of all ranks at every operator."""
+
+    class Ranks(tuple[int, ...]):
+        def __eq__(self, other: object) -> bool:
+            return self is other or tuple.__eq__(self, other)
+
+        def __ne__(self, other: object) -> bool:
+            return self is not other and tuple.__ne__(self, other)
+
+        __hash__ = tuple.__hash__
+
+    mesh = torch_part("distributed.device_mesh").DeviceMesh
+    init = mesh.__init__
+    # Meshes of one root share the tensor of its ranks, which is kept, or its id might be another's.
+    known: dict[int, tuple[Any, Ranks]] = {}
+
+    def made(self: Any, *args: Any, **named: Any) -> None:
+        init(self, *args, **named)
+        if hasattr(self, "_flatten_rank_map") and hasattr(self, "_rank_map"):
+            of = self._rank_map
+            if id(of) not in known:
+                known[id(of)] = of, Ranks(self._flatten_rank_map)
+            self._flatten_rank_map = known[id(of)][1]
+
+    mesh.__init__ = made
 
 
 def _flat_parameters() -> None:
