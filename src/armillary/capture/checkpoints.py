@@ -8,6 +8,7 @@ all of them load.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import importlib.util
 import os
 import sys
@@ -28,15 +29,12 @@ def install(torch: Any, log: Log, folder: Path) -> None:
     _files(torch, log, folder)
     _addresses(torch)
     checkpoint = torch_part("distributed.checkpoint")
-    parts = {name: checkpoint for name in ("save", "load", "async_save")}
-    for name, part in parts.items():
-        if hasattr(part, name):
-            setattr(
-                part, name, _skipped(log, f"torch.distributed.checkpoint.{name}", later=name == "async_save")
-            )
+    for name in ("save", "load", "async_save"):
+        if hasattr(checkpoint, name):
+            what = f"torch.distributed.checkpoint.{name}"
+            setattr(checkpoint, name, _skipped(log, what, later=name == "async_save"))
     if importlib.util.find_spec("safetensors") is not None:
-        from safetensors import torch as tensors
-
+        tensors = importlib.import_module("safetensors.torch")
         for name in ("save_file", "save_model"):
             vars(tensors)[name] = _skipped(log, f"safetensors.torch.{name}")
 
@@ -83,15 +81,15 @@ def _files(torch: Any, log: Log, folder: Path) -> None:
 
     def loaded(f: Any, map_location: Any = None, *args: Any, **named: Any) -> Any:
         path = kept(f)
-        if path is None or Path(f).exists() or not path.exists():
-            if isinstance(f, str | os.PathLike) and not Path(f).exists():
-                raise InputError(
-                    f"{os.fsdecode(f)}: torch.load finds no such file; expected it, or another rank that saves it before"
-                )
-            # To the CPU: pickle would make tensors of the device past all modes. What is moved there is recorded.
+        if path is None or Path(f).exists():
+            # To the CPU: pickle would make tensors of the device past all modes.
             found = load(f, "cpu", *args, **named)
-            return tree_map_only(torch.Tensor, lambda each: moved(each, map_location), found)
-        found = load(path, "cpu", weights_only=False)
+        elif path.exists():
+            found = load(path, "cpu", weights_only=False)
+        else:
+            raise InputError(
+                f"{os.fsdecode(f)}: torch.load finds no such file; expected it, or a rank that has saved it"
+            )
         return tree_map_only(torch.Tensor, lambda each: moved(each, map_location), found)
 
     def moved(tensor: Any, place: Any) -> Any:

@@ -8,6 +8,7 @@ device meshes need real numbers.
 from __future__ import annotations
 
 from functools import cache
+from threading import RLock
 from typing import Any, Protocol
 
 from armillary.capture.kinds import kept
@@ -15,6 +16,7 @@ from armillary.capture.rules import rules
 from armillary.capture.sizes import Sizes
 from armillary.capture.values import Values
 from armillary.capture.where import Where
+from armillary.convert.pytorch.operators.attention import gemms
 from armillary.convert.torch_import import torch_part
 from armillary.trace.attention import Attention
 
@@ -52,6 +54,7 @@ def mode_of(torch: Any, recorder: Recorder) -> Any:
     TorchDispatchMode: Any = torch_part("utils._python_dispatch").TorchDispatchMode
     aten, functional, leaves = torch.ops.aten, torch.ops._c10d_functional, torch.utils._pytree.tree_leaves
     fake = torch_part("_subclasses.fake_tensor").FakeTensorMode(allow_non_fake_inputs=True)
+    one_thread = RLock()
     ruled, sizes, pinned = rules(torch), Sizes(torch, recorder.values), set[int]()
 
     @cache
@@ -67,7 +70,11 @@ def mode_of(torch: Any, recorder: Recorder) -> Any:
         supports_higher_order_operators = True
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            kwargs = kwargs or {}
+            # Of a program's threads one at a time: FakeTensorMode knows what it is in by a stack of its own.
+            with one_thread:
+                return self.called(func, types, args, kwargs or {})
+
+        def called(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
             if isinstance(func, torch._ops.HigherOrderOperator):
                 return higher(func, args, kwargs)
             if func.namespace == "prim":
@@ -143,7 +150,7 @@ def mode_of(torch: Any, recorder: Recorder) -> Any:
             back = name.endswith("backward")
             query, key, value = (tuple(map(int, each.shape)) for each in args[:3])
             shape = Attention(query[0], query[1], key[1], query[2], key[2], query[3], value[3], int(back))
-            flops = (5 if back else 2) * query[0] * query[1] * query[2] * key[2] * (query[3] + value[3])
+            flops = gemms(query[0] * query[1] * query[2] * key[2], query[3], value[3], backward=back)
             masks = [each[-1] for each in args if isinstance(each, tuple) and each and callable(each[-1])]
             if any(looks_back(part) for mask in masks[-1:] for part in all_of(mask)):
                 flops = kept(flops, shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -87,6 +88,7 @@ class Session:
         torch_cuda.install(torch, found, self.device, count, self._recorder)
         triton_kernels.install(self._recorder)
         self._read_tensors(torch)
+        _in_threads(self._recorder.mode)
         mail = self.mail or Path(tempfile.mkdtemp(prefix="armillary-"))
         checkpoints.install(torch, log, mail)
         cluster.join(torch, self._recorder, log.rank, log.ranks, cluster.Mail(mail, self._alike))
@@ -150,12 +152,12 @@ class Session:
             self.step()
 
     def _note_host(self, optimizer: Any) -> None:
-        sizes = [
-            each.numel()
+        held = [
+            getattr(each, "_local_tensor", each)
             for group in optimizer.param_groups
             for each in group["params"]
-            if each.device.type == "cpu"
         ]
+        sizes = [each.numel() for each in held if each.device.type == "cpu"]
         if sum(sizes):
             self.log.note(
                 f"{type(optimizer).__name__} steps on the CPU, on {sum(sizes):,} parameters of a rank: that takes no "
@@ -231,6 +233,23 @@ def capturing(
         ArmillaryError: nothing ran on the device.
     """
     return Session(Path(folder), rank, ranks, device, step=step)
+
+
+def _in_threads(mode: Any) -> None:
+    """Let threads of the program record, too: a dispatch mode is for the thread that enters it."""
+    start = threading.Thread.start
+
+    def started(self: threading.Thread) -> None:
+        run = self.run
+
+        def within() -> None:
+            with mode:
+                run()
+
+        vars(self)["run"] = within
+        start(self)
+
+    threading.Thread.start = started  # type: ignore[method-assign]
 
 
 def _check_step(log: Log) -> None:

@@ -198,8 +198,8 @@ def _host(moved: int, step_ns: float) -> list[str]:
     if moved / HOST_LINK < step_ns / 1000:
         return []
     return [
-        f"copies between the host and the device, {format_bytes(moved)} of a rank, are as fast as its own memory; PCIe 5.0 "
-        f"x16 takes {format_time(moved / HOST_LINK)} or more for them"
+        f"copies between the host and the device, {format_bytes(moved)} of a rank, are as fast as its own memory; "
+        f"PCIe 5.0 x16 takes {format_time(moved / HOST_LINK)} or more for them"
     ]
 
 
