@@ -50,7 +50,6 @@ def mode_of(torch: Any, recorder: Recorder) -> Any:
     """Return the mode, to be entered around a program."""
     FakeTensor: Any = torch_part("_subclasses.fake_tensor").FakeTensor
     AsyncCollectiveTensor: Any = torch_part("distributed._functional_collectives").AsyncCollectiveTensor
-    DTensor: Any = torch_part("distributed.tensor").DTensor
     TorchDispatchMode: Any = torch_part("utils._python_dispatch").TorchDispatchMode
     aten, functional, leaves = torch.ops.aten, torch.ops._c10d_functional, torch.utils._pytree.tree_leaves
     fake = torch_part("_subclasses.fake_tensor").FakeTensorMode(allow_non_fake_inputs=True)
@@ -66,6 +65,9 @@ def mode_of(torch: Any, recorder: Recorder) -> Any:
     def on_device(device: Any) -> bool:
         return device is not None and torch.device(device).type == "cuda"
 
+    def is_host(device: Any) -> bool:
+        return device is not None and torch.device(device).type == "cpu"
+
     class Mode(TorchDispatchMode):  # type: ignore[misc]
         supports_higher_order_operators = True
 
@@ -79,9 +81,10 @@ def mode_of(torch: Any, recorder: Recorder) -> Any:
                 return higher(func, args, kwargs)
             if func.namespace == "prim":
                 return func(*args, **kwargs)
-            # DTensor calls the operators on its local tensors, which come here, too; what a collective of functions
-            # gives waits for it at its first use, and calls the operator after that.
-            if any(issubclass(each, (DTensor, AsyncCollectiveTensor)) for each in types):
+            # DTensor calls the operators on its local tensors, which come here, too, and so do others that hold
+            # tensors, as those of float8; what a collective of functions gives waits for it at its first use, and calls
+            # the operator after that.
+            if any(hasattr(each, "__tensor_flatten__") for each in types):
                 return NotImplemented
             given = leaves((args, kwargs))
             tensors = [each for each in given if isinstance(each, torch.Tensor)]
@@ -110,6 +113,13 @@ def mode_of(torch: Any, recorder: Recorder) -> Any:
                 return args[0]
             if func is aten._local_scalar_dense.default:
                 return recorder.read(args[0])
+            if func is aten._to_copy.default and args[0] in recorder.values.known and is_host(device):
+                # What is known is real again on the CPU.
+                out = func(recorder.values.known[args[0]], *args[1:], **kwargs)
+                recorder.operator(func, args, kwargs, tensors, out)
+                if not kwargs.get("non_blocking"):
+                    recorder.waited()
+                return out
             if func in (aten._pin_memory.default, aten.is_pinned.default):
                 return args[0]
             if on_device(device) and torch.device(device).index is None:
