@@ -10,6 +10,7 @@ from __future__ import annotations
 import types
 from collections import defaultdict
 from collections.abc import Callable
+from copyreg import _slotnames  # type: ignore[attr-defined]
 from typing import Any
 
 from armillary.capture.cuda_streams import streams
@@ -284,6 +285,10 @@ def _moves(torch: Any) -> None:
     def become(self: Any, new: Any) -> None:
         """Let a tensor be another one, as `torch.utils.swap_tensors`, which refuses those with weak references."""
         torch._C._swap_tensor_impl(self, new)
+        for name in _slotnames(type(self)) if type(self) is type(new) else ():
+            mine, its = getattr(self, name), getattr(new, name)
+            setattr(self, name, its)
+            setattr(new, name, mine)
         self.__class__, new.__class__ = new.__class__, self.__class__
         vars(new).update({name: value for name, value in vars(self).items() if name not in vars(new)})
         self.__dict__, new.__dict__ = new.__dict__, self.__dict__
