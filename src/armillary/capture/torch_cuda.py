@@ -234,7 +234,7 @@ def _random(torch: Any, count: int) -> dict[str, Any]:
 
 def _without_memory(*_: Any) -> Any:
     """Stand where a kernel of CUDA does: the mode that records takes the call before it comes here."""
-    raise NotImplementedError("a tensor of the device has memory")
+    raise RuntimeError("a tensor of the device has memory")
 
 
 def _fake_tensors(torch: Any) -> None:
