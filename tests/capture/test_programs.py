@@ -217,3 +217,32 @@ def test_deepseek_v3_of_torchtitan_has_the_flop_and_bytes_of_its_closed_form(
     assert sent["reduce-scatter"] == 4 * (weights + 2 * words_ + norm) + 4 * of_experts
     # Tokens go and come back in both passes; before that, how many each expert gets.
     assert sent["all-to-all"] == counts["experts"] * (4 * 2 * tokens * chosen * width + 8 * experts)
+
+
+ZERO = """
+import deepspeed, torch
+from torch import nn
+deepspeed.init_distributed()
+model = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(4)])
+plan = {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2, "bf16": {"enabled": True},
+        "zero_optimization": {"stage": %d}, "optimizer": {"type": "AdamW", "params": {"torch_adam": True}}}
+engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=plan)
+for _ in range(6):
+    x = torch.randn(512, 1024, device=engine.device, dtype=torch.bfloat16, requires_grad=True)
+    engine.backward(engine(x).float().pow(2).mean())
+    engine.step()
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("deepspeed") is None, reason="needs deepspeed")
+@pytest.mark.parametrize(
+    ("stage", "types"), [(1, {"all-reduce", "all-gather"}), (3, {"reduce-scatter", "all-gather"})]
+)
+def test_deepspeed_has_the_flop_and_collectives_of_its_stage(
+    stage: int, types: set[str], tmp_path: Path
+) -> None:
+    script = tmp_path / "zero.py"
+    script.write_text(ZERO % stage)
+    [log] = capture_script(str(script), folder=tmp_path / "cap", ranks=8, run=(0,))
+    assert flops(log)["gemm"] == 6 * 4 * 1024**2 * 512 * 2
+    assert {each.type for _, each in log.issued() if each.bytes > 1 << 20} >= types
