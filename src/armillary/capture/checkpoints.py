@@ -17,10 +17,9 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from armillary.base.errors import InputError
 from armillary.base.files import replacing
 from armillary.capture.log import Log
-from armillary.capture.values import MOST_NUMBERS
+from armillary.capture.values import MOST_ELEMENTS, MOST_NUMBERS
 from armillary.convert.torch_import import torch_part
 
 
@@ -63,7 +62,8 @@ def _files(torch: Any, log: Log, folder: Path) -> None:
         return folder / f"saved_{name}"
 
     def shape_of(tensor: Any) -> Any:
-        small = not isinstance(tensor, fake) and tensor.numel() <= MOST_NUMBERS
+        most = MOST_NUMBERS if tensor.is_floating_point() else MOST_ELEMENTS
+        small = not isinstance(tensor, fake) and tensor.numel() <= most
         if small or type(tensor) not in (torch.Tensor, torch.nn.Parameter, fake):
             return tensor
         return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
@@ -81,15 +81,11 @@ def _files(torch: Any, log: Log, folder: Path) -> None:
 
     def loaded(f: Any, map_location: Any = None, *args: Any, **named: Any) -> Any:
         path = kept(f)
-        if path is None or Path(f).exists():
-            # To the CPU: pickle would make tensors of the device past all modes.
+        # To the CPU: pickle would make tensors of the device past all modes.
+        if path is None or Path(f).exists() or not path.exists():
             found = load(f, "cpu", *args, **named)
-        elif path.exists():
-            found = load(path, "cpu", weights_only=False)
         else:
-            raise InputError(
-                f"{os.fsdecode(f)}: torch.load finds no such file; expected it, or a rank that has saved it"
-            )
+            found = load(path, "cpu", weights_only=False)
         return tree_map_only(torch.Tensor, lambda each: moved(each, map_location), found)
 
     def moved(tensor: Any, place: Any) -> Any:
