@@ -26,3 +26,10 @@ def test_what_is_not_installed_is_named_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(ImportError) as caught:
         runpy.run_path(str(script), run_name="__main__")
     assert "scaled_dot_product_attention" in reason(caught.value, "train.py")
+
+
+def test_what_differs_from_a_real_run_is_named() -> None:
+    assert (
+        reason(ValueError("seven"), "a.py", ["b.py:1: gives", "c"])
+        == "a.py: ValueError: seven (b.py:1: gives; c)"
+    )

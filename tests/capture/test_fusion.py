@@ -64,3 +64,19 @@ def test_nothing_is_fused_outside_of_compiled_parts_or_over_events() -> None:
 def test_calls_of_a_part_are_kernels_of_their_own() -> None:
     rows, flows = step((MUL, 1, {1: 10}, {2: 10}), (MUL, 2, {2: 10}, {3: 10}))
     assert fuse(rows, KINDS, flows, {3}).rows == rows
+
+
+def test_what_a_checkpoint_makes_again_and_nobody_reads_is_not_made() -> None:
+    again = (MM, 2, {1: 10}, {5: 10}), (MUL, 2, {5: 10}, {6: 10}), (MUL, 2, {1: 10}, {7: 10})
+    rows, flows = step((MM, 1, {1: 10}, {2: 10}), *again, (MUL, -1, {7: 10}, {8: 10}))
+    flows = [flow._replace(again=flow.region == 2) for flow in flows]
+    made = fuse(rows, KINDS, flows, {8})
+    assert [kind for kind, _ in sizes(made.rows, made.kinds)] == ["aten::mm", "aten::mul", "aten::mul"]
+    assert made.gone >= {5, 6} and 7 not in made.gone
+
+
+def test_what_is_read_in_its_own_call_alone_ends_there() -> None:
+    rows, flows = step((MM, 1, {1: 10}, {2: 10}), (MM, 1, {2: 10}, {3: 10}), (MM, -1, {3: 10}, {4: 10}))
+    flows = [flow._replace(mark=at + 1) for at, flow in enumerate(flows)]
+    assert fuse(rows, KINDS, flows, {4}).early == {2: 2}
+    assert not fuse(rows, KINDS, flows, {2, 4}).early

@@ -139,6 +139,14 @@ def test_what_is_one_kernel_on_cuda_is_not_taken_apart(tmp_path: Path) -> None:
     assert not log.assumed and not any(kind.family == "" for kind in log.kinds)  # type: ignore[attr-defined]
 
 
+def test_tensors_that_hold_others_are_recorded_by_what_these_do(tmp_path: Path) -> None:
+    text = "import torch\nfrom torch.testing._internal.two_tensor import TwoTensor\n"
+    text += "x = torch.ones(4, 8, device='cuda')\nTwoTensor(x, x) @ TwoTensor(x.T, x.T)\n"
+    (log,) = captured(tmp_path, text, step=0)
+    names = [kind.name for _, kind in log.operators()]  # type: ignore[attr-defined]
+    assert names.count("aten::mm") == 2
+
+
 def test_all_operators_that_cuda_does_not_take_apart_are_known() -> None:
     """As the wheel's own list of operators has them: parts for any device, and a kernel for CUDA beside."""
     import torchgen

@@ -187,6 +187,23 @@ def test_a_failure_is_one_line_with_its_place(text: str, message: str, tmp_path:
         # What is made again is kept as long as what it is made of, also where nobody lets go of that.
         "held = torch.ones(8, device='cuda')\n@torch.compile\ndef part(x): return torch.sin(x * held) + 1\n"
         "for _ in range(4):\n    part(model(torch.randn(4, 8, device='cuda'))).sum().backward()\n    optimizer.step()",
+        # An optimizer has the parameters before they move; and threads move some.
+        "import threading\nlater = torch.nn.Linear(8, 8)\nlater.weight.mine = 1\n"
+        "optimizer = torch.optim.SGD(later.parameters())\n"
+        "mover = threading.Thread(target=later.cuda)\nmover.start()\nmover.join()\nmodel = later\n"
+        "assert optimizer.param_groups[0]['params'][0] is later.weight and later.weight.mine == 1\n"
+        "for _ in range(3):\n    model(torch.randn(4, 8, device='cuda')).sum().backward()\n"
+        "    assert later.weight.grad.device.type == 'cuda'\n    optimizer.step()",
+        # What a rank has saved all ranks load; a generator's state comes back from the device.
+        "import os, torch.distributed as dist\ndist.init_process_group('nccl')\n"
+        "torch.save(model.state_dict(), 'none.pt')\n"
+        "assert not os.path.exists('none.pt')\n"
+        "model.load_state_dict(torch.load('none.pt', map_location={'cuda:0': 'cuda:1'}))\n"
+        "state = torch.get_rng_state().cuda()\ndist.broadcast(state, 0)\ntorch.set_rng_state(state.cpu())\n"
+        "assert len({each.data_ptr() for each in model.parameters()}) == 2\nfor _ in range(3): step()",
+        "from torch.profiler import profile, ProfilerActivity\n"
+        "with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as watched:\n"
+        "    for _ in range(3): step()",
     ],
     ids=[
         "finite",
@@ -206,6 +223,9 @@ def test_a_failure_is_one_line_with_its_place(text: str, message: str, tmp_path:
         "generator",
         "hook",
         "kept",
+        "moved",
+        "saved",
+        "profiled",
     ],
 )
 def test_what_depends_on_the_device_runs(text: str, tmp_path: Path) -> None:

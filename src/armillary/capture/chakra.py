@@ -12,6 +12,7 @@ from armillary.capture.log import ALL, COMMUNICATION, HOST, JOIN, OPERATOR, RECO
 from armillary.capture.mesh import Mesh, mesh_of, needs_mesh
 from armillary.capture.summary import RankClass, classes
 from armillary.convert.groups import Groups
+from armillary.convert.pytorch.operators.attention import gemms
 from armillary.trace import CollectiveType, Graph, GraphBuilder, Node, NodeType, Trace, graph_of
 from armillary.trace.attention import ATTENTION
 from armillary.trace.gemm import GEMM, to_numbers
@@ -256,7 +257,12 @@ class _Nodes:
         if kind.attention is not None and kind.attention.backward:
             # Compute models count two operations of gradients for each of the forward pass, and know that the kernel
             # makes the scores again; it was recorded with these.
-            flops = flops * 4 // 5
+            one = kind.attention
+            flops = (
+                flops
+                * gemms(2, one.key, one.value, backward=False)
+                // gemms(1, one.key, one.value, backward=True)
+            )
         # Readers divide by it; 1 operation takes no time.
         attrs: list[Attribute] = [
             ("num_ops", "int64", max(1, flops)), ("tensor_size", "uint64", max(1, kind.size)),

@@ -13,7 +13,6 @@ import time
 import types
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +84,7 @@ def join(torch: Any, recorder: Recorder, rank: int, ranks: int, mail: Mail) -> N
         replaced[name] = lambda: True
     replaced["set_timeout"] = lambda *_, **__: None
     replaced["monitored_barrier"] = lambda *_, **__: None
-    replaced |= _objects(core, rank, mail)
+    replaced |= _objects(core, recorder, rank, mail)
     # Parts of PyTorch that are imported by now have names of their own for these.
     parts = [
         part for name, part in list(sys.modules.items()) if name.startswith("torch.") and part is not core
@@ -101,8 +100,8 @@ def join(torch: Any, recorder: Recorder, rank: int, ranks: int, mail: Mail) -> N
     _processes(rank, recorder)
     _data_parallel(torch)
     _chunks()
+    _meshes()
     _flat_parameters()
-    _checkpoints(torch, recorder.log.notes)
 
 
 class Mail:
@@ -136,7 +135,7 @@ class Mail:
         return found
 
 
-def _objects(core: Any, rank: int, mail: Mail) -> dict[str, Callable[..., Any]]:
+def _objects(core: Any, recorder: Recorder, rank: int, mail: Mail) -> dict[str, Callable[..., Any]]:
     def end(given: int | None, of_group: int | None, group: Any) -> int:
         if given is not None:
             return given
@@ -169,11 +168,16 @@ def _objects(core: Any, rank: int, mail: Mail) -> dict[str, Callable[..., Any]]:
         objects[:] = pickle.loads(next(path for path in paths if path.exists()).read_bytes())
         return source
 
+    def alike(name: str) -> None:
+        recorder.log.note(f"{recorder.where.line()}: {name} gives what this rank has, for each rank")
+
     def all_gather(objects: Any, mine: Any, group: Any = None) -> None:
+        alike("all_gather_object")
         objects[:] = [mine] * len(objects)
 
     def gather(mine: Any, objects: Any = None, dst: Any = None, group: Any = None, **_: Any) -> None:
         if objects:
+            alike("gather_object")
             objects[:] = [mine] * len(objects)
 
     def scatter(results: Any, objects: Any = None, src: Any = None, group: Any = None, **_: Any) -> None:
@@ -290,34 +294,36 @@ def _chunks() -> None:
         vars(_fsdp_param)["_chunk_with_empty"] = lambda tensor, count, dim=0: Chunks(tensor, count, dim)
 
 
+def _meshes() -> None:
+    """Compare meshes by the identity of their ranks first: DTensor compares those of all ranks at every operator."""
+
+    class Ranks(tuple[int, ...]):
+        def __eq__(self, other: object) -> bool:
+            return self is other or tuple.__eq__(self, other)
+
+        def __ne__(self, other: object) -> bool:
+            return self is not other and tuple.__ne__(self, other)
+
+        __hash__ = tuple.__hash__
+
+    mesh = torch_part("distributed.device_mesh").DeviceMesh
+    init = mesh.__init__
+    # Meshes of one root share the tensor of its ranks, which is kept, or its id might be another's.
+    known: dict[int, tuple[Any, Ranks]] = {}
+
+    def made(self: Any, *args: Any, **named: Any) -> None:
+        init(self, *args, **named)
+        if hasattr(self, "_flatten_rank_map") and hasattr(self, "_rank_map"):
+            of = self._rank_map
+            if id(of) not in known:
+                known[id(of)] = of, Ranks(self._flatten_rank_map)
+            self._flatten_rank_map = known[id(of)][1]
+
+    mesh.__init__ = made
+
+
 def _flat_parameters() -> None:
     """Let FSDP1 see from its size whether a tensor has memory: none has an address."""
     part = torch_part("distributed.fsdp._flat_param")
     if hasattr(part, "_data_ptr_allocated"):
         vars(part)["_data_ptr_allocated"] = lambda tensor: tensor.untyped_storage().size() > 0
-
-
-def _checkpoints(torch: Any, notes: list[str]) -> None:
-    """Write and read no checkpoints: weights have no values."""
-
-    def skipped(what: str, *, later: bool = False) -> Callable[..., Any]:
-        def nothing(*_: Any, **__: Any) -> Any:
-            note = f"{what} was left out: weights have no values"
-            if note not in notes:
-                notes.append(note)
-            if not later:
-                return None
-            done: Future[None] = Future()
-            done.set_result(None)
-            return done
-
-        return nothing
-
-    torch.save = skipped("torch.save")
-    checkpoint = torch_part("distributed.checkpoint")
-
-    for name in ("save", "load", "async_save"):
-        if hasattr(checkpoint, name):
-            setattr(
-                checkpoint, name, skipped(f"torch.distributed.checkpoint.{name}", later=name == "async_save")
-            )

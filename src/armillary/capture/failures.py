@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 _PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
@@ -57,8 +57,14 @@ HINTS: tuple[tuple[Callable[[BaseException], bool], str], ...] = (
 )
 
 
-def reason(error: BaseException, script: str) -> str:
-    """Return one line that says where a script ended, why, and what to do."""
+def reason(error: BaseException, script: str, notes: Sequence[str] = ()) -> str:
+    """Return one line that says where a script ended, why, and what to do.
+
+    Args:
+        error: That ended it.
+        script: That ran.
+        notes: What differs from a real run so far, and may be why.
+    """
     # The innermost line outside of installed packages.
     frames = [
         frame
@@ -69,4 +75,5 @@ def reason(error: BaseException, script: str) -> str:
     place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else script
     text = (str(error).strip().splitlines() or [""])[0][:300]
     hint = next((hint for applies, hint in HINTS if applies(error)), "")
+    hint = hint or "; ".join(notes)
     return f"{place}: {type(error).__name__}: {text}" + (f" ({hint})" if hint else "")

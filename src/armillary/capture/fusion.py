@@ -2,7 +2,8 @@
 
 Operators that read and write memory only, one after the other in a call of a compiled module or function, become one
 kernel, which reads what comes from outside and writes what is used outside. What only the gradients of such operators
-need again is not kept but made again from the inputs of its kernel, as the partitioner of AOTAutograd does.
+need again is not kept but made again from the inputs of its kernel, as the partitioner of AOTAutograd does. What a
+checkpoint makes again and nobody reads is not made; what nothing reads in the backward pass is not there until then.
 """
 
 from __future__ import annotations
@@ -29,12 +30,16 @@ class Flow(NamedTuple):
         region: Call of a compiled part that it is in, below 0 in its backward pass; 0: none.
         reads: Number of a storage -> bytes.
         writes: The same.
+        again: Whether a checkpoint makes it again.
+        mark: Changes of memory before it ended; -1: it is not known.
     """
 
     row: int
     region: int
     reads: Mapping[int, int]
     writes: Mapping[int, int]
+    again: bool = False
+    mark: int = -1
 
 
 @dataclass
@@ -77,12 +82,14 @@ class Fused(NamedTuple):
         kinds: Those of before, and the new ones.
         gone: Storages that are never there.
         kept: Storage -> another one that it is kept as long as: it is made again from this one.
+        early: Storage -> changes of memory after which it ends.
     """
 
     rows: list[Row]
     kinds: list[Kind]
     gone: set[int]
     kept: dict[int, int]
+    early: dict[int, int]
 
 
 def fuse(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow], alive: set[int]) -> Fused:
@@ -94,6 +101,8 @@ def fuse(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow], aliv
         flows: Of its operators and communications, in order.
         alive: Storages that are there after the step.
     """
+    unread, none = _unread(rows, flows, alive)
+    flows = [flow for flow in flows if flow.row not in unread]
     groups = _groups(rows, kinds, flows)
     of_row = {flow.row: group for group in groups for flow in group.flows}
     readers: dict[int, list[Flow]] = {}
@@ -131,8 +140,37 @@ def fuse(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow], aliv
         last = rows[group.flows[-1].row]
         replaced[group.flows[-1].row] = last._replace(what=numbers[kind], calls=1)
     dropped = {flow.row for group in groups for flow in group.flows if group.flows[-1].row in replaced}
+    dropped |= unread
     left = [replaced.get(at, row) for at, row in enumerate(rows) if at not in dropped or at in replaced]
-    return Fused(left, new_kinds, gone, kept)
+    return Fused(left, new_kinds, gone | none, kept, _early(flows, readers, alive, kept))
+
+
+def _unread(rows: Sequence[Row], flows: Sequence[Flow], alive: set[int]) -> tuple[set[int], set[int]]:
+    """Return rows that a checkpoint makes again for nothing, and what they would make."""
+    found, none = set[int](), set[int]()
+    read = set(alive)
+    for flow in reversed(flows):
+        own = rows[flow.row].kind == OPERATOR and not flow.writes.keys() & flow.reads.keys()
+        if flow.again and flow.region and flow.writes and own and not read.intersection(flow.writes):
+            found.add(flow.row)
+            none.update(flow.writes)
+        else:
+            read.update(flow.reads)
+    return found, none
+
+
+def _early(
+    flows: Sequence[Flow], readers: Mapping[int, Sequence[Flow]], alive: set[int], kept: Mapping[int, int]
+) -> dict[int, int]:
+    """Return what ends with its last reader, in the call that makes it: the program may hold it longer."""
+    found = {}
+    for flow in flows:
+        for storage in flow.writes if flow.region > 0 and not flow.again else ():
+            after = readers.get(storage, ())
+            inside = after and all(each.region == flow.region and each.mark >= 0 for each in after)
+            if inside and storage not in alive and storage not in kept:
+                found[storage] = max(each.mark for each in after)
+    return found
 
 
 def _groups(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow]) -> list[Group]:

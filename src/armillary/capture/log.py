@@ -114,6 +114,7 @@ class Log:
         environment: Variables that it read, and a digest of their values.
         peak_by: Bytes of what was alive at the peak, by (what, module or line), most first; what is ``weights``,
             ``gradients``, ``optimizer`` or ``tensors``.
+        host_bytes: That were copied between the host and the device.
     """
 
     rank: int
@@ -136,6 +137,12 @@ class Log:
     environment: tuple[list[str], str] = field(default_factory=lambda: ([], ""))
     peak_by: list[tuple[str, str, int]] = field(default_factory=list)
     reserved_bytes: int = 0
+    host_bytes: int = 0
+
+    def note(self, text: str) -> None:
+        """Add what a person should know, once."""
+        if text not in self.notes:
+            self.notes.append(text)
 
     def operators(self) -> Iterator[tuple[Row, Kind]]:
         """Yield what ran on the device, communications left out."""
@@ -207,9 +214,9 @@ def _check(log: Log) -> None:
     Raises:
         ValueError: there is one.
     """
-    sizes = (log.peak_bytes, log.reserved_bytes)
+    sizes = (log.peak_bytes, log.reserved_bytes, log.host_bytes)
     if not all(type(each) is int for each in (log.rank, log.ranks, log.step, *sizes)):
-        raise ValueError("rank, ranks, step, peak_bytes or reserved_bytes is no integer")
+        raise ValueError("rank, ranks, step, peak_bytes, reserved_bytes or host_bytes is no integer")
     if not 0 <= log.rank < log.ranks <= MOST_MEMBERS:
         raise ValueError(f"rank {log.rank} of {log.ranks}")
     texts = (log.device, log.torch, log.script, *log.notes, *log.assumed, *log.frameworks)

@@ -139,7 +139,11 @@ class Memory:
         return set(self._numbers.values())
 
     def at_peak(
-        self, owners: Mapping[int, Owner], gone: Collection[int] = (), kept: Mapping[int, int] | None = None
+        self,
+        owners: Mapping[int, Owner],
+        gone: Collection[int] = (),
+        kept: Mapping[int, int] | None = None,
+        early: Mapping[int, int] | None = None,
     ) -> tuple[list[tuple[str, str, int]], int]:
         """Return (what, whose, bytes) of all that was alive at the peak, most first, and the most that was reserved.
 
@@ -149,8 +153,9 @@ class Memory:
             owners: Key of a storage that is alive now -> what it is; others are tensors of where they were made.
             gone: Numbers of storages that are never there.
             kept: Number of a storage -> that of another one, as long as which it is kept.
+            early: Number of a storage -> changes after which it ends, if that is earlier than where it does.
         """
-        changes = self._kept(kept or {})
+        changes = self._kept(kept or {}, early or {})
         alive, now = dict(self._before), sum(self._before.values())
         most, held = now, dict(alive)
         at = 0
@@ -182,24 +187,31 @@ class Memory:
         if size:
             self._blocks[number] = self._allocator.take(size, stream)
 
-    def _kept(self, kept: Mapping[int, int]) -> list[Change]:
-        """Return the changes, with the ends of some storages put off to those of others."""
-        if not kept:
+    def _kept(self, kept: Mapping[int, int], early: Mapping[int, int]) -> list[Change]:
+        """Return the changes, with the ends of some storages put off to those of others, and of some before theirs."""
+        if not kept and not early:
             return self._changes
         ends = {number: at for at, (number, size, _) in enumerate(self._changes) if not size}
-        put_off = {
+        times = Counter(number for number, *_ in self._changes)
+        moved = {
             number: ends[other]
             for number, other in kept.items()
             if number in ends and ends[number] < ends.get(other, -1)
         }
-        later: dict[int, list[int]] = {}
-        for number, at in put_off.items():
-            later.setdefault(at, []).append(number)
+        # Of those that are made and end, once each.
+        moved |= {
+            number: mark - 1
+            for number, mark in early.items()
+            if 0 < mark <= ends.get(number, -1) and times[number] == 2
+        }
+        there: dict[int, list[int]] = {}
+        for number, at in moved.items():
+            there.setdefault(at, []).append(number)
         found = []
         for at, (number, size, stream) in enumerate(self._changes):
-            if not (number in put_off and ends[number] == at):
+            if not (number in moved and ends[number] == at):
                 found.append((number, size, stream))
-            found += [(other, 0, 0) for other in later.get(at, ())]
+            found += [(other, 0, 0) for other in there.get(at, ())]
         return found
 
     def _set(self, key: int, size: int) -> None:

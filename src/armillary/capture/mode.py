@@ -8,6 +8,7 @@ device meshes need real numbers.
 from __future__ import annotations
 
 from functools import cache
+from threading import RLock
 from typing import Any, Protocol
 
 from armillary.capture.kinds import kept
@@ -15,6 +16,7 @@ from armillary.capture.rules import rules
 from armillary.capture.sizes import Sizes
 from armillary.capture.values import Values
 from armillary.capture.where import Where
+from armillary.convert.pytorch.operators.attention import gemms
 from armillary.convert.torch_import import torch_part
 from armillary.trace.attention import Attention
 
@@ -48,10 +50,10 @@ def mode_of(torch: Any, recorder: Recorder) -> Any:
     """Return the mode, to be entered around a program."""
     FakeTensor: Any = torch_part("_subclasses.fake_tensor").FakeTensor
     AsyncCollectiveTensor: Any = torch_part("distributed._functional_collectives").AsyncCollectiveTensor
-    DTensor: Any = torch_part("distributed.tensor").DTensor
     TorchDispatchMode: Any = torch_part("utils._python_dispatch").TorchDispatchMode
     aten, functional, leaves = torch.ops.aten, torch.ops._c10d_functional, torch.utils._pytree.tree_leaves
     fake = torch_part("_subclasses.fake_tensor").FakeTensorMode(allow_non_fake_inputs=True)
+    one_thread = RLock()
     ruled, sizes, pinned = rules(torch), Sizes(torch, recorder.values), set[int]()
 
     @cache
@@ -63,18 +65,26 @@ def mode_of(torch: Any, recorder: Recorder) -> Any:
     def on_device(device: Any) -> bool:
         return device is not None and torch.device(device).type == "cuda"
 
+    def is_host(device: Any) -> bool:
+        return device is not None and torch.device(device).type == "cpu"
+
     class Mode(TorchDispatchMode):  # type: ignore[misc]
         supports_higher_order_operators = True
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            kwargs = kwargs or {}
+            # Of a program's threads one at a time: FakeTensorMode knows what it is in by a stack of its own.
+            with one_thread:
+                return self.called(func, types, args, kwargs or {})
+
+        def called(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
             if isinstance(func, torch._ops.HigherOrderOperator):
                 return higher(func, args, kwargs)
             if func.namespace == "prim":
                 return func(*args, **kwargs)
-            # DTensor calls the operators on its local tensors, which come here, too; what a collective of functions
-            # gives waits for it at its first use, and calls the operator after that.
-            if any(issubclass(each, (DTensor, AsyncCollectiveTensor)) for each in types):
+            # DTensor calls the operators on its local tensors, which come here, too, and so do others that hold
+            # tensors, as those of float8; what a collective of functions gives waits for it at its first use, and calls
+            # the operator after that.
+            if any(hasattr(each, "__tensor_flatten__") for each in types):
                 return NotImplemented
             given = leaves((args, kwargs))
             tensors = [each for each in given if isinstance(each, torch.Tensor)]
@@ -103,6 +113,13 @@ def mode_of(torch: Any, recorder: Recorder) -> Any:
                 return args[0]
             if func is aten._local_scalar_dense.default:
                 return recorder.read(args[0])
+            if func is aten._to_copy.default and args[0] in recorder.values.known and is_host(device):
+                # What is known is real again on the CPU.
+                out = func(recorder.values.known[args[0]], *args[1:], **kwargs)
+                recorder.operator(func, args, kwargs, tensors, out)
+                if not kwargs.get("non_blocking"):
+                    recorder.waited()
+                return out
             if func in (aten._pin_memory.default, aten.is_pinned.default):
                 return args[0]
             if on_device(device) and torch.device(device).index is None:
@@ -143,7 +160,7 @@ def mode_of(torch: Any, recorder: Recorder) -> Any:
             back = name.endswith("backward")
             query, key, value = (tuple(map(int, each.shape)) for each in args[:3])
             shape = Attention(query[0], query[1], key[1], query[2], key[2], query[3], value[3], int(back))
-            flops = (5 if back else 2) * query[0] * query[1] * query[2] * key[2] * (query[3] + value[3])
+            flops = gemms(query[0] * query[1] * query[2] * key[2], query[3], value[3], backward=back)
             masks = [each[-1] for each in args if isinstance(each, tuple) and each and callable(each[-1])]
             if any(looks_back(part) for mask in masks[-1:] for part in all_of(mask)):
                 flops = kept(flops, shape)

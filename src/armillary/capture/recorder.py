@@ -34,8 +34,11 @@ from armillary.capture.values import Values
 from armillary.capture.where import Where
 from armillary.trace.attention import Attention
 
-STEP = ("rows", "communications", "kinds", "groups")
+STEP = ("rows", "communications", "kinds", "groups", "host_bytes")
 """What of a log belongs to one step."""
+
+COPIES = ("_to_copy", "copy_")
+"""Operators that move tensors between the host and the device."""
 
 
 @dataclass
@@ -96,6 +99,7 @@ class Recorder:
         log = self.log
         found = self._step()
         log.rows, log.communications, log.kinds, log.groups = [], [], [], []
+        log.host_bytes = 0
         self._kind_numbers.clear()
         self._group_numbers.clear()
         self._pending.clear()
@@ -150,7 +154,7 @@ class Recorder:
                 what = row.what - calls
             if row.kind != HOST and (row.kind != JOIN or what >= 0):
                 graph.rows.append((row, what))
-        graph.flows = [each._replace(row=each.row - first) for each in self._flows[flows:]]
+        graph.flows = [each._replace(row=each.row - first, mark=-1) for each in self._flows[flows:]]
         del log.rows[first:], log.communications[calls:], self._flows[flows:]
         self._pending = {key: number for key, number in self._pending.items() if number < calls}
         self._joined = {each for each in self._joined if each[0] < calls}
@@ -188,11 +192,13 @@ class Recorder:
         """Return what is of this step, with kernels fused where the program is compiled."""
         found = {name: getattr(self.log, name) for name in STEP}
         owners = owners_of(self.torch, self.where.modules(), self.optimizers)
-        gone, kept = set[int](), dict[int, int]()
+        gone, kept, early = set[int](), dict[int, int](), dict[int, int]()
         if self._flows:
-            rows, kinds, gone, kept = fuse(found["rows"], found["kinds"], self._flows, self.memory.alive())
+            rows, kinds, gone, kept, early = fuse(
+                found["rows"], found["kinds"], self._flows, self.memory.alive()
+            )
             found |= {"rows": rows, "kinds": kinds}
-        peak, reserved = self.memory.at_peak(owners, gone, kept)
+        peak, reserved = self.memory.at_peak(owners, gone, kept, early)
         held = {"peak_bytes": sum(size for _, _, size in peak), "peak_by": peak, "reserved_bytes": reserved}
         return found | held
 
@@ -204,13 +210,14 @@ class Recorder:
         schema = getattr(func, "_schema", None)
         for argument, value in zip(schema.arguments if schema else (), args, strict=False):
             if argument.alias_info is not None and argument.alias_info.is_write:
-                leaves = self.torch.utils._pytree.tree_leaves(value)
-                written += [each for each in leaves if isinstance(each, self.torch.Tensor)]
-        sides = [
+                written += self._tensors(value)
+        reads, writes = (
             {number: _bytes(each) for each in side if (number := self.memory.number(each))}
             for side in (tensors, written)
-        ]
-        self._flows.append(Flow(len(self.log.rows) - 1, self.where.region, *sides))
+        )
+        row, region = len(self.log.rows) - 1, self.where.region
+        again = region > 0 and self.log.places[self.log.rows[row].place].backward
+        self._flows.append(Flow(row, region, reads, writes, again, self.memory.mark()))
 
     def noted(self, kind: int, event: int, stream: int) -> None:
         """Take a note of streams and events, see `armillary.capture.library`."""
@@ -244,7 +251,7 @@ class Recorder:
             return
         torch, log, stream = self.torch, self.log, self._library.stream()
         self._calls += 1
-        results = [each for each in torch.utils._pytree.tree_leaves(out) if isinstance(each, torch.Tensor)]
+        results = self._tensors(out)
         for each in results:
             if each.device.type == "cuda":
                 self.memory.see(each, self._made_at)
@@ -254,16 +261,10 @@ class Recorder:
                 self._wait_for(tensors, stream)
                 own = call.own_stream and len(call.ranks) > 0
                 number = len(log.communications)
+                group = self._group(call.ranks)
                 log.communications.append(
                     Communication(
-                        call.type,
-                        call.input,
-                        call.output,
-                        self._group(call.ranks),
-                        own,
-                        call.peer,
-                        call.tag,
-                        call.splits,
+                        call.type, call.input, call.output, group, own, call.peer, call.tag, call.splits
                     )
                 )
                 self._row(COMMUNICATION, number, stream)
@@ -273,8 +274,11 @@ class Recorder:
                         self._pending[each.untyped_storage()._cdata] = number
                     self._remember(out, number, call.tensors)
             return
-        if not any(each.device.type == "cuda" for each in (*tensors, *results)):
+        places = {each.device.type for each in (*tensors, *results)}
+        if "cuda" not in places:
             return
+        if "cpu" in places and func._overloadpacket.__name__ in COPIES:
+            log.host_bytes += max(map(_bytes, results))
         number = self._kind(func, args, kwargs, tensors, out)
         if number >= 0:
             self._wait_for(tensors, stream)
@@ -288,9 +292,7 @@ class Recorder:
     ) -> None:
         """Record an operator that takes functions, such as flex attention, as one."""
         self._calls += 1
-        results = [
-            each for each in self.torch.utils._pytree.tree_leaves(out) if isinstance(each, self.torch.Tensor)
-        ]
+        results = self._tensors(out)
         sides = tuple(map(shaped, tensors)), tuple(map(shaped, results))
         size = sum(map(_bytes, (*tensors, *results)))
         kind = Kind(
@@ -325,6 +327,10 @@ class Recorder:
         """Note that the host waits for the stream."""
         if not self.paused:
             self._row(HOST, 0, self._library.stream())
+
+    def _tensors(self, value: Any) -> list[Any]:
+        leaves = self.torch.utils._pytree.tree_leaves(value)
+        return [each for each in leaves if isinstance(each, self.torch.Tensor)]
 
     def _made_at(self) -> str:
         place = self.where.now()

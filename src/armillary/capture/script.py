@@ -75,7 +75,7 @@ def main() -> None:
         # The words of an error may be those of a stranger's file.
         sys.stderr.write(printable(traceback.format_exc()))
         status = 1
-        _refuse(Path(options["mail"]), rank, reason(error, script))
+        _refuse(Path(options["mail"]), rank, reason(error, script, session.log.notes))
     # Without the end of the interpreter: threads and objects of the script expect the device that is not there.
     sys.stdout.flush()
     sys.stderr.flush()

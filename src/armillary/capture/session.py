@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -12,7 +13,7 @@ from typing import Any
 
 from armillary.base.errors import ArmillaryError, InputError
 from armillary.base.files import make_folder
-from armillary.capture import cluster, log, torch_cuda, triton_kernels
+from armillary.capture import checkpoints, cluster, log, torch_cuda, triton_kernels
 from armillary.capture.device import DEFAULT, fake_device
 from armillary.capture.library import Library, library
 from armillary.capture.log import COMMUNICATION, OPERATOR, Log
@@ -87,7 +88,9 @@ class Session:
         torch_cuda.install(torch, found, self.device, count, self._recorder)
         triton_kernels.install(self._recorder)
         self._read_tensors(torch)
+        _in_threads(self._recorder.mode)
         mail = self.mail or Path(tempfile.mkdtemp(prefix="armillary-"))
+        checkpoints.install(torch, log, mail)
         cluster.join(torch, self._recorder, log.rank, log.ranks, cluster.Mail(mail, self._alike))
         torch.accelerator.set_device_index(log.rank % count)
         torch_part("optim.optimizer").register_optimizer_step_post_hook(self._stepped)
@@ -144,8 +147,22 @@ class Session:
         self._first = self._first or optimizer
         if not any(optimizer is each for each in self._recorder.optimizers):
             self._recorder.optimizers.append(optimizer)
+            self._note_host(optimizer)
         if optimizer is self._first:
             self.step()
+
+    def _note_host(self, optimizer: Any) -> None:
+        held = [
+            getattr(each, "_local_tensor", each)
+            for group in optimizer.param_groups
+            for each in group["params"]
+        ]
+        sizes = [each.numel() for each in held if each.device.type == "cpu"]
+        if sum(sizes):
+            self.log.note(
+                f"{type(optimizer).__name__} steps on the CPU, on {sum(sizes):,} parameters of a rank: that takes no "
+                "time here"
+            )
 
     def _read_tensors(self, torch: Any) -> None:
         """Give values to who asks for those of whole tensors, or writes one into a text."""
@@ -216,6 +233,23 @@ def capturing(
         ArmillaryError: nothing ran on the device.
     """
     return Session(Path(folder), rank, ranks, device, step=step)
+
+
+def _in_threads(mode: Any) -> None:
+    """Let threads of the program record, too: a dispatch mode is for the thread that enters it."""
+    start = threading.Thread.start
+
+    def started(self: threading.Thread) -> None:
+        run = self.run
+
+        def within() -> None:
+            with mode:
+                run()
+
+        vars(self)["run"] = within
+        start(self)
+
+    threading.Thread.start = started  # type: ignore[method-assign]
 
 
 def _check_step(log: Log) -> None:

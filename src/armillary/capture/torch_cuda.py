@@ -10,6 +10,7 @@ from __future__ import annotations
 import types
 from collections import defaultdict
 from collections.abc import Callable
+from copyreg import _slotnames  # type: ignore[attr-defined]
 from typing import Any
 
 from armillary.capture.cuda_streams import streams
@@ -65,8 +66,8 @@ def install(torch: Any, library: Library, device: FakeDevice, count: int, record
     _fake_tensors(torch)
     _layouts(recorder)
     _moves(torch)
-    _data(torch)
     _lengths(torch)
+    _profiler()
     _compile(torch, compiled)
 
 
@@ -82,6 +83,17 @@ def _lengths(torch: Any) -> None:
         return plain(x, targets, *first, *lengths[2:], **more)
 
     torch.ctc_loss = ctc_loss
+
+
+def _profiler() -> None:
+    """Let profilers watch the host only: for each operator they would ask a device that is not there."""
+    profile = torch_part("autograd.profiler").profile
+    init = profile.__init__
+
+    def begun(self: Any, *args: Any, **named: Any) -> None:
+        init(self, *args, **{**named, "use_device": None, "use_cpu": True, "use_kineto": True})
+
+    profile.__init__ = begun
 
 
 class _Ranges:
@@ -222,7 +234,7 @@ def _random(torch: Any, count: int) -> dict[str, Any]:
 
 def _without_memory(*_: Any) -> Any:
     """Stand where a kernel of CUDA does: the mode that records takes the call before it comes here."""
-    raise NotImplementedError("a tensor of the device has memory")
+    raise RuntimeError("a tensor of the device has memory")
 
 
 def _fake_tensors(torch: Any) -> None:
@@ -264,8 +276,34 @@ def _layouts(recorder: Recorder) -> None:
 
 
 def _moves(torch: Any) -> None:
+    """Let parameters move to the device and stay the same objects: optimizers may have them already.
+
+    PyTorch would put the memory of a tensor without any into a real one, or keep its class, and lose the device.
+    """
+    fake, plain = torch_part("_subclasses.fake_tensor").FakeTensor, torch.Tensor.data
+
+    def become(self: Any, new: Any) -> None:
+        """Let a tensor be another one, as `torch.utils.swap_tensors`, which refuses those with weak references."""
+        torch._C._swap_tensor_impl(self, new)
+        for name in _slotnames(type(self)) if type(self) is type(new) else ():
+            mine, its = getattr(self, name), getattr(new, name)
+            setattr(self, name, its)
+            setattr(new, name, mine)
+        self.__class__, new.__class__ = new.__class__, self.__class__
+        vars(new).update({name: value for name, value in vars(self).items() if name not in vars(new)})
+        self.__dict__, new.__dict__ = new.__dict__, self.__dict__
+
+    def assign(self: Any, value: Any) -> None:
+        if not isinstance(value, fake) or isinstance(self, fake):
+            plain.__set__(self, value)
+            return
+        with torch_part("utils._python_dispatch")._disable_current_modes():
+            new = value.detach()
+            if isinstance(self, torch.nn.Parameter):
+                new = torch.nn.Parameter(new, self.requires_grad)
+        become(self, new)
+
     def _apply(self: Any, function: Callable[[Any], Any], recurse: bool = True) -> Any:
-        """Move parameters by new ones: PyTorch would put the memory of a fake tensor into a real one."""
         return moved(self, function, recurse, {})
 
     def moved(self: Any, function: Callable[[Any], Any], recurse: bool, seen: dict[int, Any]) -> Any:
@@ -289,40 +327,23 @@ def _moves(torch: Any) -> None:
         with torch.no_grad():
             new = function(tensor)
         if new is not tensor and parameter:
-            new = torch.nn.Parameter(new, tensor.requires_grad)
-            own = {
-                name: value
-                for name, value in vars(tensor).items()
-                if name.startswith(("tensor_", "sequence_", "partition_", "allreduce"))
-            }
-            vars(new).update(own)
-            if tensor.grad is not None:
+            gradient, new = tensor.grad, torch.nn.Parameter(new, tensor.requires_grad)
+            tensor.grad = None
+            try:
+                become(tensor, new)
+                new = tensor
+            except RuntimeError:  # a graph holds it
+                vars(new).update(
+                    {name: value for name, value in vars(tensor).items() if name not in vars(new)}
+                )
+            if gradient is not None:
                 with torch.no_grad():
-                    new.grad = function(tensor.grad)
+                    new.grad = function(gradient)
         # The old one is kept, or its id might be another's.
         seen[id(tensor)] = tensor, new
         return new
 
     torch.nn.Module._apply = _apply
-
-
-def _data(torch: Any) -> None:
-    """Let ``tensor.data = …`` move a tensor to the device: PyTorch would keep its class, and lose the device."""
-    fake, plain = torch_part("_subclasses.fake_tensor").FakeTensor, torch.Tensor.data
-
-    def assign(self: Any, value: Any) -> None:
-        if not isinstance(value, fake) or isinstance(self, fake):
-            plain.__set__(self, value)
-            return
-        with torch_part("utils._python_dispatch")._disable_current_modes():
-            new = value.detach()
-            if isinstance(self, torch.nn.Parameter):
-                new = torch.nn.Parameter(new, self.requires_grad)
-        # As `torch.utils.swap_tensors`, which refuses tensors with weak references: those to `self` shall stay.
-        self.__class__, new.__class__ = new.__class__, self.__class__
-        self.__dict__, new.__dict__ = new.__dict__, self.__dict__
-        torch._C._swap_tensor_impl(self, new)
-
     torch.Tensor.data = property(plain.__get__, assign)
 
 

@@ -16,6 +16,7 @@ from armillary.base.document import Source
 from armillary.base.errors import InputError
 from armillary.base.portable import exp, hypot
 from armillary.base.text import on_one_line
+from armillary.base.units import format_bytes, format_time
 from armillary.capture.chakra import HostTimes, trace_of
 from armillary.capture.log import Log
 from armillary.capture.prices import unpriced
@@ -42,6 +43,8 @@ UNPRICED = 1.0
 """Standard deviation of ln(real / assumed) of a kernel that nobody knows: a factor of e."""
 EXPERTS = ("all-to-all",)
 """Collectives that show that tokens go to experts, of which the interval knows more."""
+HOST_LINK = 63.0
+"""Bytes per ns of PCIe 5.0 x16 in one direction: 32 GT/s, 128 of 130 bits."""
 NO_SOFTWARE = "none"
 """What adds nothing: kernels and collectives take what they take alone."""
 
@@ -79,6 +82,9 @@ class CapturedStep:
         prices = unpriced(self.trace, used)
         info = timeline.info
         info["assumptions"] = [*info.get("assumptions", ()), *self.assumptions, *_unpriced(prices)]
+        info["assumptions"] += _host(
+            max(log.host_bytes for log in self.logs), timeline.total_ticks * info.get("tick_ns", 1)
+        )
         if self.software is not None and used.terms == self.platform.terms:
             parts = parts_of_run(timeline, self.trace)
             wide = exp(NORMAL * self.deviation(parts, fsum(share for _, share in prices.values())))
@@ -185,6 +191,16 @@ def _added(constants: Constants, device: str) -> str:
     return (
         f"it adds to what kernels take alone: {', '.join(words)}" if words else "it adds nothing to kernels"
     )
+
+
+def _host(moved: int, step_ns: float) -> list[str]:
+    """Return what copies between the host and the device would take, if the summary could show it: tenths of a %."""
+    if moved / HOST_LINK < step_ns / 1000:
+        return []
+    return [
+        f"copies between the host and the device, {format_bytes(moved)} of a rank, are as fast as its own memory; "
+        f"PCIe 5.0 x16 takes {format_time(moved / HOST_LINK)} or more for them"
+    ]
 
 
 def _unpriced(prices: Mapping[str, tuple[int, float]]) -> list[str]:

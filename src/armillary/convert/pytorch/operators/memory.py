@@ -12,7 +12,8 @@ FAMILY = "memory"
 FREE = """
 empty empty_like empty_strided empty_permuted new_empty new_empty_strided resize resize_as set result_type
 detach is_pinned record_stream is_same_size stride size can_cast promote_types is_floating_point is_complex
-is_nonzero _unsafe_view _reshape_alias lift_fresh resolve_conj resolve_neg requires_grad
+is_nonzero transpose_ t_ squeeze_ unsqueeze_ _unsafe_view _reshape_alias lift_fresh resolve_conj resolve_neg
+requires_grad
 _has_compatible_shallow_copy_type _use_cudnn_ctc_loss _version output_nr retain_grad is_leaf
 _cudnn_init_dropout_state _fused_sdp_choice data alias _local_scalar_dense item scalar_tensor is_contiguous
 sym_size sym_numel sym_stride sym_storage_offset numel dim contiguous to reshape flatten reshape_as view_as
