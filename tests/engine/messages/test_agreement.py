@@ -1,4 +1,4 @@
-"""The bars of the agreement tables in docs/validation.md, on some of their rows."""
+"""The bars of the agreement tables in docs/validation/networks.md, on some of their rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One collective alone: network model analytical against flow, within what docs/validation.md says."""
+"""One collective alone: network model analytical against flow, within what docs/validation/studies.md says."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from armillary.platform.network import Dimension, Port, links_per_npu
 from armillary.report import bound
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 
-DOCS = Path(__file__).parents[3] / "docs" / "validation.md"
+DOCS = Path(__file__).parents[3] / "docs" / "validation" / "studies.md"
 TOPOLOGIES = ("Ring", "FullyConnected", "Switch", "Mesh")
 RATE, LATENCY = 50.0, 500.0
 ROW = re.compile(r"^\| `(\w+)` \| ([\d.]+) to ([\d.]+) \| ([\d.]+) to ([\d.]+) \|", re.MULTILINE)
