@@ -185,7 +185,7 @@ def _format_of(path: Path, line: int, row: Mapping[str, Any]) -> _Format:
 
 
 def _unread(path: Path, form: _Format, keys: Iterable[str]) -> list[str]:
-    """Return which keys have no effect, a sentence: all that are not of our format, and those of sessions in another."""
+    """Return which keys have no effect, a sentence: of our format all others, of another those of sessions."""
     if form is FORMATS[0]:
         found = [f"{show(key)}{nearest(key, _OURS)}" for key in keys if key not in _OURS]
         why = ""

@@ -206,6 +206,8 @@ def _engine(
         whole = model.model_copy(update={"layers": model.layers + 1}) if wanted.drafts else model
         usual = max(1, int((requests.prompt + requests.output).mean()))
         capacity = capacity_of(whole, plan, device, wanted.memory, budget=budget, block=block, tokens=usual)
+    if not 0 <= wanted.overhead_ns <= MOST_INGEST:
+        raise InputError(f"overhead {wanted.overhead_ns:,} ns: expected 0 to {MOST_INGEST:,} ns")
     ingest = INGEST_NS if wanted.ingest_ns is None else wanted.ingest_ns
     if not 0 <= ingest <= MOST_INGEST:
         raise InputError(f"ingest {ingest:,} ns: expected 0 to {MOST_INGEST:,} ns")
