@@ -80,5 +80,7 @@ def test_a_link_too_fast_to_be_counted_is_not_down(network_model: str) -> None:
     platform = armillary.load_platform({"network": [{**ring, "bandwidth": "1000000000 GB/s"}]})
     assert armillary.simulate(trace, platform, network_model=network_model).total_ticks > 0
     platform = armillary.load_platform({"network": [{**ring, "bandwidth": "3000000000 GB/s"}]})
-    with pytest.raises(InputError, match=r"bandwidth of 1.5e\+09 bytes/ns is too large; expected at most 1 EB/s"):
+    with pytest.raises(
+        InputError, match=r"bandwidth of 1.5e\+09 bytes/ns is too large; expected at most 1 EB/s"
+    ):
         armillary.simulate(trace, platform, network_model=network_model)

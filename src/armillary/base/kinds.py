@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isnan
 from numbers import Integral, Real
 from os import PathLike
 
@@ -39,6 +40,6 @@ def check_kinds(values: Mapping[str, object], annotations: Mapping[str, str]) ->
         fits = any(isinstance(value, _KINDS[part][0]) for part in parts if part != "None")
         if isinstance(value, bool):
             fits = "bool" in parts
-        if not fits or value != value:
+        if not fits or (isinstance(value, float) and isnan(value)):
             expected = " or ".join(_KINDS[part][1] for part in parts if part != "None")
             raise InputError(f"{name.replace('_', '-')}: got {show(value)}, expected {expected}")

@@ -227,7 +227,15 @@ def plan_serving(
     Raises:
         InputError: something of it is wrong, or no replica fits on the machine.
     """
-    given = {"model": model, "load": load, "slo": slo, "share": share, "seed": seed, "first": first, "speed": speed}
+    given = {
+        "model": model,
+        "load": load,
+        "slo": slo,
+        "share": share,
+        "seed": seed,
+        "first": first,
+        "speed": speed,
+    }
     check_kinds(given, plan_serving.__annotations__)
     names = [each.name for each in fields(Wanted) if each.name not in CHOSEN]
     for name in options:
