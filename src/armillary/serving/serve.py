@@ -66,7 +66,7 @@ def find_rate(
     """
     given = {"seed": seed, "first": first, "slo": slo, "share": share, "fail": fail, "scale": scale}
     tiers = {"kv_host": kv_host, "kv_host_rate": kv_host_rate, "kv_ssd": kv_ssd, "kv_ssd_rate": kv_ssd_rate}
-    check_kinds({"model": model, "load": load} | given | tiers, find_rate.__annotations__)
+    check_kinds({"model": model, **given, **tiers}, find_rate.__annotations__)
     if not 0 < share <= 1:
         raise InputError(
             f"find-rate {100 * share:g} %: expected a share of the requests above 0 %, up to 100 %"
@@ -188,7 +188,7 @@ def serve(
     """
     given = {"seed": seed, "first": first, "speed": speed, "slo": slo, "fail": fail, "scale": scale}
     tiers = {"kv_host": kv_host, "kv_host_rate": kv_host_rate, "kv_ssd": kv_ssd, "kv_ssd_rate": kv_ssd_rate}
-    check_kinds({"model": model, "load": load} | given | tiers, serve.__annotations__)
+    check_kinds({"model": model, **given, **tiers}, serve.__annotations__)
     limits = limits_of(slo) if slo else {}
     requests = cut(load if isinstance(load, Requests) else load_requests(load, seed), first, speed)
     found = _tiered(
