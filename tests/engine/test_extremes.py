@@ -69,3 +69,18 @@ def test_what_picoseconds_cannot_count_is_refused(network_model: str) -> None:
     )
     with pytest.raises(InputError, match=r"latency of .* expected at most"):
         armillary.simulate(trace, far, network_model=network_model)
+
+
+@pytest.mark.parametrize("network_model", ["flow", "congestion"])
+def test_a_link_too_fast_to_be_counted_is_not_down(network_model: str) -> None:
+    b = GraphBuilder()
+    b.collective("c", CollectiveType.ALL_REDUCE, 1 << 20)
+    trace = Trace.replicate(b.graph(), ranks=4)
+    ring = {"topology": "Ring", "size": 4, "latency": "1 us"}
+    platform = armillary.load_platform({"network": [{**ring, "bandwidth": "1000000000 GB/s"}]})
+    assert armillary.simulate(trace, platform, network_model=network_model).total_ticks > 0
+    platform = armillary.load_platform({"network": [{**ring, "bandwidth": "3000000000 GB/s"}]})
+    with pytest.raises(
+        InputError, match=r"bandwidth of 1.5e\+09 bytes/ns is too large; expected at most 1 EB/s"
+    ):
+        armillary.simulate(trace, platform, network_model=network_model)

@@ -261,6 +261,14 @@ def test_replicas_are_started_when_requests_wait_and_stopped_later() -> None:
     assert len({*fleet.run().replica.tolist()}) > 1
 
 
+def test_looks_without_end_are_refused_while_one_waits() -> None:
+    requests = Requests(np.zeros(9, np.int64), np.full(9, 10), np.full(9, 20))
+    changes = Changes(None, Scale(target=3, least=1, start=30_000, every=1, hold=3 * 10**11))
+    fleet = Fleet(requests, 4, Engine(64, 2, 4, 200), table(), "least-loaded", changes)
+    with pytest.raises(InputError, match="scale: more than 100,000 looks"):
+        fleet.run()
+
+
 def test_failures_are_drawn_and_cost_time() -> None:
     requests = load_requests("poisson:rate=20000,requests=60,input=10,output=20")
     engine = Engine(64, 8, 4, 200)

@@ -165,6 +165,18 @@ def test_who_cannot_follow(keys: str, words: str, tmp_path: Path) -> None:
     )
 
 
+def test_keys_of_a_log_without_an_effect_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"arrival_s": 1, "input_tokens": 2, "output_tokens": 1, "aftr": "x", "user": 3}')
+    assert load_requests(path).notes == (
+        "of log.jsonl these keys have no effect: 'aftr' (did you mean 'after'?), 'user'",
+    )
+    path.write_text('{"timestamp": 1, "input_length": 2, "output_length": 1, "user": 3, "reused_tokens": 4}')
+    (note,) = load_requests(path).notes
+    assert note.startswith("of log.jsonl these keys have no effect, as only a log of Armillary's format")
+    assert note.endswith(": 'reused_tokens'")
+
+
 LOGS = {
     "ours.jsonl": '{"arrival_s": 2.5, "input_tokens": 7, "output_tokens": 3}\n'
     '{"arrival_s": 2, "input_tokens": 5, "output_tokens": 1}\n',
@@ -203,6 +215,9 @@ def test_logs_are_read(name: str, tmp_path: Path) -> None:
         ('{"arrival_s": 1, "input_tokens": 1, "output_token": 1}', "no 'output_tokens' (did you mean 'output_token'?)"),
         ('{"arrival_s": -1, "input_tokens": 1, "output_tokens": 1}', "arrival_s: got -1, expected s from 0"),
         ('{"arrival_s": true, "input_tokens": 1, "output_tokens": 1}', "arrival_s: got True"),
+        ('{"arrival_s": 1, "arrival_s": 2, "input_tokens": 1, "output_tokens": 1}', "'arrival_s' is given twice"),
+        ("TIMESTAMP,TIMESTAMP,ContextTokens,GeneratedTokens\n", "'TIMESTAMP' is given twice"),
+        ('{"arrival_s": 1e30, "input_tokens": 1, "output_tokens": 1}', "got 1e+30, expected s from 0, up to 3.2e+09"),
         ('{"arrival_s": 1e300, "input_tokens": 1, "output_tokens": 1}', "arrival_s: got 1e+300"),
         ('{"arrival_s": 1, "input_tokens": 0, "output_tokens": 1}', "input_tokens: got 0, expected tokens from 1"),
         ('{"arrival_s": 1, "input_tokens": 1e99, "output_tokens": 1}', "input_tokens: got 1e+99"),

@@ -266,10 +266,13 @@ class Fleet:
         """Start the replicas that are missing, and stop those that were not wanted for a while."""
         waiting = len(self._queue) + sum(own.has for own in self._loops())
         wanted = min(max(-(-waiting // scale.target), scale.least), len(self._places))
+        # Who wanted no more than this look is never the most again, so those that are kept descend.
+        while self._wanted and self._wanted[-1][1] <= wanted:
+            self._wanted.pop()
         self._wanted.append((at, wanted))
         while self._wanted[0][0] <= at - scale.hold and len(self._wanted) > 1:
             self._wanted.popleft()
-        most = max(each for _, each in self._wanted)
+        most = self._wanted[0][1]
         there = [k for k, place in enumerate(self._places) if place.state not in (OFF, ENDS)]
         order = sorted(range(len(self._places)), key=lambda k: (self._places[k].state != ENDS, k))
         for k in [k for k in order if k not in there][: max(0, wanted - len(there))]:

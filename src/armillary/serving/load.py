@@ -17,6 +17,7 @@ import numpy as np
 from armillary.base.counts import check_count
 from armillary.base.document import is_there
 from armillary.base.errors import InputError, nearest, one_of
+from armillary.base.hints import show
 from armillary.base.units import parse_time, whole
 from armillary.serving.requests import MOST_LENGTH, MOST_NS, MOST_REQUESTS, Ints, Requests
 from armillary.serving.sessions import turns
@@ -105,6 +106,10 @@ def load_requests(source: str | Path, seed: int = 0) -> Requests:
     Raises:
         InputError: it is neither, a value of it is wrong, or there are more requests than are allowed.
     """
+    if not isinstance(source, str | Path):
+        raise InputError(f"load: got {show(source)}, expected a text like {EXAMPLE}, or the file of a log")
+    if not 0 <= seed < 2**32:
+        raise InputError(f"seed: got {seed}, expected a whole number from 0 to 4,294,967,295")
     kind, colon, rest = str(source).partition(":")
     if colon and not is_there(source) and (kind in KINDS or "=" in rest):
         spec = _parsed(str(source), kind, rest)

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,11 @@ from armillary.base.packing import read_unpacked
 from armillary.base.reading import MOST_TEXT
 from armillary.base.units import format_count
 from armillary.serving.requests import MOST_LENGTH, MOST_NS, MOST_REQUESTS, Requests
-from armillary.serving.sessions import Links
+from armillary.serving.sessions import KEYS, Links
 
 HASHED = 512
 """Tokens that one of Mooncake's ``hash_ids`` stands for."""
+_OURS = ("arrival_s", "input_tokens", "output_tokens", "hash_ids", "id", "after", *KEYS)
 _DATE = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(\.\d{1,9})?(?:Z|\+00:00)?")
 
 
@@ -95,8 +97,9 @@ def read_log(path: Path) -> Requests:
     prompts: list[int] = []
     outputs: list[int] = []
     hashes: list[tuple[int, ...]] = []
-    failed, shares, links = 0, False, Links()
+    failed, shares, links, keys = 0, False, Links(), dict[str, None]()
     for line, row in rows:
+        keys.update(dict.fromkeys(row))
         form = form or _format_of(path, line, row)
         where = f"{path}:{line}"
         output = _tokens(where, form.output, row, 0 if form.failed else 1)
@@ -134,7 +137,7 @@ def read_log(path: Path) -> Requests:
     return Requests(
         arrival, np.array([prompts[at] for at in order], np.int64), np.array([outputs[at] for at in order], np.int64),
         0, tuple(hashes[at] for at in order) if shares else None, HASHED if shares else 0,
-        f"{path.name}, a log of {form.name}'s format", tuple(notes), follows_of,
+        f"{path.name}, a log of {form.name}'s format", (*notes, *_unread(path, form, keys)), follows_of,
     )  # fmt: skip
 
 
@@ -143,7 +146,7 @@ def _json_rows(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, Any]]]
         if not each.strip():
             continue
         try:
-            row = parse_json(each, f"{path}:{line}")
+            row = parse_json(each, f"{path}:{line}", object_pairs_hook=partial(_once, f"{path}:{line}"))
         except ValueError as error:
             raise InputError(
                 f"{path}:{line}: is not JSON ({error}), expected an object in each line"
@@ -153,9 +156,18 @@ def _json_rows(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, Any]]]
         yield line, row
 
 
+def _once(where: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        key = next(key for at, (key, _) in enumerate(pairs) if key in dict(pairs[:at]))
+        raise InputError(f"{where}: {show(key)} is given twice, expected once")
+    return found
+
+
 def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     rows = CsvRows(path, text.splitlines())
     header = [each.strip() for each in next(rows, [])]
+    _once(f"{path}:{rows.line}", [(each, None) for each in header if each])
     for row in rows.named(header):
         yield rows.line, row
 
@@ -170,6 +182,18 @@ def _format_of(path: Path, line: int, row: Mapping[str, Any]) -> _Format:
     known = "; ".join(f"{form.name}: {', '.join(form.keys)}" for form in FORMATS)
     hint = nearest(missing, list(row))
     raise InputError(f"{path}:{line}: no '{missing}'{hint}, expected the keys of a log ({known})")
+
+
+def _unread(path: Path, form: _Format, keys: Iterable[str]) -> list[str]:
+    """Return which keys have no effect, a sentence: of our format all others, of another those of sessions."""
+    if form is FORMATS[0]:
+        found = [f"{show(key)}{nearest(key, _OURS)}" for key in keys if key not in _OURS]
+        why = ""
+    else:
+        found = [show(key) for key in keys if key in ("after", *KEYS)]
+        why = f", as only a log of {FORMATS[0].name}'s format says who follows whom"
+    more = f" and {len(found) - 4} others" if len(found) > 4 else ""
+    return [f"of {path.name} these keys have no effect{why}: {', '.join(found[:4])}{more}"] if found else []
 
 
 def _tokens(where: str, key: str, row: Mapping[str, Any], least: int) -> int:
@@ -210,7 +234,8 @@ def _scaled(where: str, key: str, value: Any, scale: int) -> int:
     # Seconds since 1970 are 2e18 ns: whole and part apart, as a double has 200 ns there. All within MOST_NS of zero.
     if not 0 <= number * scale <= 32 * MOST_NS:
         unit = {10**9: "s", 10**6: "ms"}[scale]
-        raise InputError(f"{where}: {key}: got {show(value)}, expected {unit} from 0")
+        most = f", up to {32 * MOST_NS / scale:.3g}" if number * scale > 0 else ""
+        raise InputError(f"{where}: {key}: got {show(value)}, expected {unit} from 0{most}")
     return int(number) * scale + round((number - int(number)) * scale)
 
 

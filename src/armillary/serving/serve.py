@@ -9,6 +9,7 @@ from typing import Any
 
 from armillary.base.document import Source
 from armillary.base.errors import InputError, nearest, one_of
+from armillary.base.kinds import check_kinds
 from armillary.compute.machine import machine_of
 from armillary.serving.changes import changes_of
 from armillary.serving.load import cut, load_requests
@@ -63,6 +64,9 @@ def find_rate(
     Raises:
         InputError: something of it is wrong, even requests far apart miss the objective, or all at once meet it.
     """
+    given = {"seed": seed, "first": first, "slo": slo, "share": share, "fail": fail, "scale": scale}
+    tiers = {"kv_host": kv_host, "kv_host_rate": kv_host_rate, "kv_ssd": kv_ssd, "kv_ssd_rate": kv_ssd_rate}
+    check_kinds({"model": model, **given, **tiers}, find_rate.__annotations__)
     if not 0 < share <= 1:
         raise InputError(
             f"find-rate {100 * share:g} %: expected a share of the requests above 0 %, up to 100 %"
@@ -182,6 +186,9 @@ def serve(
     Raises:
         InputError: something of it is wrong, the model does not fit, or a request never does.
     """
+    given = {"seed": seed, "first": first, "speed": speed, "slo": slo, "fail": fail, "scale": scale}
+    tiers = {"kv_host": kv_host, "kv_host_rate": kv_host_rate, "kv_ssd": kv_ssd, "kv_ssd_rate": kv_ssd_rate}
+    check_kinds({"model": model, **given, **tiers}, serve.__annotations__)
     limits = limits_of(slo) if slo else {}
     requests = cut(load if isinstance(load, Requests) else load_requests(load, seed), first, speed)
     found = _tiered(

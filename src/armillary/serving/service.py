@@ -215,6 +215,8 @@ def _engine(
             experts=EXPERTS.get(wanted.experts or ""),
             copies=1 + wanted.redundant / model.experts.count if model.experts else 1.0,
         )  # fmt: skip
+    if wanted.overhead_ns is not None and not 0 <= wanted.overhead_ns <= MOST_INGEST:
+        raise InputError(f"overhead {wanted.overhead_ns:,} ns: expected 0 to {MOST_INGEST:,} ns")
     ingest = INGEST_NS.get(wanted.engine, 0) if wanted.ingest_ns is None else wanted.ingest_ns
     if not 0 <= ingest <= MOST_INGEST:
         raise InputError(f"ingest {ingest:,} ns: expected 0 to {MOST_INGEST:,} ns")

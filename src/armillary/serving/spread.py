@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from pydantic import ValidationError
 
 from armillary.base.errors import InputError
 from armillary.base.hints import one_line
+from armillary.base.kinds import check_kinds
 from armillary.platform.fields import first_problem
 from armillary.workload.layers.shard import near
 from armillary.workload.models.schema import Decoder
@@ -88,6 +89,14 @@ class Wanted:
     balance: int = 0
     drafts: int = 0
     accepted: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse values of other kinds.
+
+        Raises:
+            InputError: there is one.
+        """
+        check_kinds(vars(self), {each.name: str(each.type) for each in fields(self)})
 
     @property
     def devices(self) -> int:

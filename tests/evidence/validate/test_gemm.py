@@ -68,8 +68,14 @@ def test_a_file_of_ones_own_is_shown_whole(tmp_path: Path) -> None:
     [
         ("m,n,k\n", "no column 'device'; it has m, n, k"),
         (HEADER, "no GEMMs"),
-        (HEADER + "x,bf16,1,2,three,1\n", "row 1 below the header: invalid literal"),
-        (HEADER + "x,bf16,1,2,3,-1\n", "row 1 below the header: expected sizes from 1 to 2147483647"),
+        (
+            HEADER + "x,bf16,1,2,three,1\n",
+            "row 1 below the header: got 'x,bf16,1,2,three,1', expected m, n and k",
+        ),
+        (
+            HEADER + "x,bf16,1,2,3,-1\n",
+            "got 'x,bf16,1,2,3,-1', expected m, n and k from 1 to 2147483647, and a latency in ms",
+        ),
     ],
 )
 def test_a_bad_file_is_one_error(tmp_path: Path, text: str, said: str) -> None:

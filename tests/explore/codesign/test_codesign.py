@@ -284,6 +284,7 @@ def bad(**keys: Any) -> dict[str, Any]:
         (document(budget={}), "there is none, expected capital, cost_per_year or power"),
         (document(budget={"power": "1 W"}), "no machine is within it; the nearest is r: .*kW"),
         (document(budget={"power": "60 USD"}), "power"),
+        (document(budget={"power": "0 W"}), "budget.power: got '0 W', expected more than 0, e.g. '60 kW'"),
         (document(reference="dgx-h10"), "reference: .*did you mean 'dgx-h100'"),
         (bad(costs="h10"), "costs: .*did you mean 'h100'"),
         (bad(machine="dgx-h10"), "machine: .*did you mean 'dgx-h100'"),

@@ -132,7 +132,7 @@ def paces(bandwidth: Floats, name: str = "topology") -> tuple[Ints, Ints]:
     """Return ps per byte of links as fractions, numerators and denominators; 0 / 1 where the bandwidth is 0.
 
     Raises:
-        InputError: a bandwidth is too small to be counted with.
+        InputError: a bandwidth is too small or too large to be counted with.
     """
     # Fractions are slow, and thousands of links share a few bandwidths.
     values, inverse = np.unique(bandwidth, return_inverse=True)
@@ -142,6 +142,12 @@ def paces(bandwidth: Floats, name: str = "topology") -> tuple[Ints, Ints]:
         if pace > LARGEST:
             raise InputError(
                 f"{name}: a bandwidth of {value:.3g} bytes/ns is too small; expected at least 1 MB/s, or 0: down"
+            )
+        if 0 < pace < Fraction(1, LARGEST):
+            # It would be rounded to 0, which is a link that is down.
+            raise InputError(
+                f"{name}: a bandwidth of {value:.3g} bytes/ns is too large; expected at most 1 EB/s where messages are "
+                "moved"
             )
         # Numerator and denominator stay below 2**20, so that times of 4 TiB fit 62 bits.
         limit = LARGEST if pace < 1 else max(1, int(LARGEST / pace))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 
 from armillary.base.csv_text import CsvRows
 from armillary.base.errors import InputError
+from armillary.base.hints import show
 from armillary.compute.gpu.attention import context_seconds
 from armillary.compute.gpu.device import Gpu, gpu_names, load_gpu
 from armillary.compute.gpu.gemm import LOOPED, gemm_seconds
@@ -51,7 +53,8 @@ def device_of(name: str) -> Gpu | None:
     short = name.strip()
     if short in gpu_names():
         return load_gpu(short)
-    found = next((own for word, own in _BUILT_IN.items() if word in short.upper()), None)
+    # An H1000 is no H100.
+    found = next((own for word, own in _BUILT_IN.items() if re.search(rf"{word}(?!\d)", short.upper())), None)
     return load_gpu(found) if found else None
 
 
@@ -169,12 +172,13 @@ def _read(path: Path, text: str) -> dict[tuple[str, str], _Column]:
         try:
             device, word, m, n, k, ms = (line[at] for at in place)
             sizes, us = (int(m), int(n), int(k)), float(ms) * 1e3
-        except (ValueError, IndexError) as error:
-            raise InputError(f"{path}: row {number} below the header: {error}") from error
+        except (ValueError, IndexError):
+            sizes, us = (0, 0, 0), 0.0
         # Sizes below 1 or times that are no number would spoil the mean; larger ones are no GEMMs.
         if min(sizes) < 1 or max(sizes) >= 2**31 or not 0 < us < float("inf"):
             raise InputError(
-                f"{path}: row {number} below the header: expected sizes from 1 to 2147483647 and a latency above 0"
+                f"{path}: row {number} below the header: got {show(','.join(line))}, expected m, n and k from 1 to "
+                "2147483647, and a latency in ms above 0"
             )
         column = found.setdefault((device, word), _Column())
         column.sizes.append(sizes)

@@ -21,10 +21,12 @@ from typing import Annotated, Any
 from pydantic import Field, WithJsonSchema, model_validator
 
 from armillary.base import units
-from armillary.explore.cost.schema import Money, Power, Share
+from armillary.explore.cost.schema import Share
 from armillary.platform.fields import Count, Part, Quantity
 
 Weight = Annotated[float, Quantity(units.parse_percent, "percent", "60 %")]
+Money = Annotated[float, Quantity(units.parse_money, "money", "5 MUSD")]
+Power = Annotated[float, Quantity(units.parse_power, "power", "60 kW")]
 Named = Annotated[Any, WithJsonSchema({"type": ["string", "object"]})]
 
 

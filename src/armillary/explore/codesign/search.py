@@ -10,6 +10,7 @@ from pathlib import Path
 
 from armillary.base.document import Source
 from armillary.base.errors import InputError
+from armillary.base.kinds import check_kinds
 from armillary.base.units import format_count
 from armillary.compute.machine import Machine
 from armillary.explore.codesign.found import Beyond, Design, Designs
@@ -62,6 +63,7 @@ def plan_machine(
     Raises:
         InputError: the file is wrong, no machine is within the budget, or the mix is possible on none.
     """
+    check_kinds({"most": most, "store": store}, plan_machine.__annotations__)
     asked = load_codesign(source, {"capital": capital, "cost_per_year": cost_per_year, "power": power})
     with Kept(store, asked.folder) as kept:
         return _Search(asked, kept, progress or (lambda what, done, of: None)).run(most)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from armillary.base.errors import InputError
+from armillary.base.kinds import check_kinds
 from armillary.base.units import format_time
 from armillary.explore.compare.nodes import NodeChange, node_changes, path_shares
 from armillary.explore.compare.sides import Side, side_of
@@ -136,6 +137,7 @@ def compare(*runs: Any, top: int = 10) -> Comparison:
     """
     if len(runs) < 2:
         raise InputError(f"compare: {len(runs)} given, expected two runs or more")
+    check_kinds({"top": top}, compare.__annotations__)
     return compared([side_of(each, chr(65 + at)) for at, each in enumerate(runs)], top)
 
 

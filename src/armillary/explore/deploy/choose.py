@@ -12,6 +12,7 @@ import numpy as np
 
 from armillary.base.document import Source
 from armillary.base.errors import InputError, nearest, one_of
+from armillary.base.kinds import check_kinds
 from armillary.compute.machine import Machine, machine_of
 from armillary.explore.deploy.flags import launch
 from armillary.report.page.blocks import Block, table, text
@@ -226,6 +227,16 @@ def plan_serving(
     Raises:
         InputError: something of it is wrong, or no replica fits on the machine.
     """
+    given = {
+        "model": model,
+        "load": load,
+        "slo": slo,
+        "share": share,
+        "seed": seed,
+        "first": first,
+        "speed": speed,
+    }
+    check_kinds(given, plan_serving.__annotations__)
     names = [each.name for each in fields(Wanted) if each.name not in CHOSEN]
     for name in options:
         if name in CHOSEN:

@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from armillary.base.document import Source
 from armillary.base.errors import InputError
+from armillary.base.hints import show
+from armillary.base.kinds import check_kinds
 from armillary.base.units import format_bytes, format_time
 from armillary.compute.machine import Machine, machine_of
 from armillary.explore.search.bound import StepBound
@@ -24,7 +26,7 @@ from armillary.explore.training.train import of_parts, plan_of, step_of
 from armillary.platform.files.preset import merged
 from armillary.report.page.blocks import Block, table
 from armillary.report.page.shown import Shown
-from armillary.workload.models import Model, load_model
+from armillary.workload.models import Model, model_of
 
 Progress = Callable[[str, int, int], None]
 """Called with what is done, how many are done, and of how many."""
@@ -142,7 +144,12 @@ def plan(
         InputError: a name or key is wrong, or no plan is possible.
         SlowerError: no plan takes as little as `within`.
     """
-    read = load_model(model) if isinstance(model, str) else model
+    check_kinds({"software": software or "", "top": top, "within": within}, plan.__annotations__)
+    if top < 1:
+        raise InputError(f"top: got {top}, expected 1 or more")
+    if among is not None and (not isinstance(among, Iterable) or isinstance(among, str | Mapping)):
+        raise InputError(f"among: got {show(among)}, expected several mappings of keys to values")
+    read = model_of(model)
     found = machine if isinstance(machine, Machine) else machine_of(machine)
     given = nested(keys | ({"batch": batch} if batch is not None else {}))
     tell = progress or (lambda what, done, of: None)

@@ -21,7 +21,7 @@ from armillary.explore.training.prediction import Prediction
 from armillary.explore.training.step import simulated
 from armillary.explore.training.train import predicted, step_of
 from armillary.report.lower_bound import bound
-from armillary.workload.models import Model, load_model
+from armillary.workload.models import Model, model_of
 from armillary.workload.plan.request import keys_of
 
 
@@ -115,7 +115,7 @@ def compare_machines(
         raise InputError(
             f"got {len(costs)} costs for {len(machines)} machines, expected one for all, or one for each"
         )
-    read, given = load_model(model) if isinstance(model, str) else model, nested(keys)
+    read, given = model_of(model), nested(keys)
     prices: list[Costs | None] = [*costs] * (len(machines) if len(costs) == 1 else 1) or [None] * len(
         machines
     )

@@ -41,6 +41,8 @@ def nested(plan: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         PlanError: a key stands alone and in its section, or a section is no mapping.
     """
+    if not isinstance(plan, Mapping):
+        raise PlanError((), f"got {show(plan)}, expected a mapping of keys to values")
     found = {key: value for key, value in plan.items() if key not in ALONE}
     for key, (section, name) in ALONE.items():
         if key not in plan:

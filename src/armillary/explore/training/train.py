@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from armillary.base.document import Source
+from armillary.base.kinds import check_kinds
 from armillary.base.units import format_bytes, format_time
 from armillary.compute.gpu.device import load_gpu
 from armillary.compute.machine import Machine, machine_of
@@ -25,7 +26,7 @@ from armillary.explore.training.step import Step, checkpoint, seconds
 from armillary.platform.fields import first_problem
 from armillary.workload import models
 from armillary.workload.generate import memory_of, model_flops
-from armillary.workload.models import Model, load_model
+from armillary.workload.models import Model, model_of
 from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.effects import widened, without_effect
 from armillary.workload.plan.schema import Plan
@@ -44,7 +45,8 @@ def train(model: str | Model, machine: Source | Machine, *, software: str = "", 
     Raises:
         InputError: a name or key is wrong, or the plan is impossible.
     """
-    read = load_model(model) if isinstance(model, str) else model
+    check_kinds({"software": software or ""}, train.__annotations__)
+    read = model_of(model)
     found = machine if isinstance(machine, Machine) else machine_of(machine)
     return predicted(read, found, plan, software)
 

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from armillary.base.document import Document, Source, is_there, read_document
 from armillary.base.errors import InputError, nearest
+from armillary.base.hints import show
 from armillary.platform.fields import first_error
 from armillary.workload.models.hugging_face import from_hugging_face
 from armillary.workload.models.schema import KINDS, Model
@@ -78,6 +79,19 @@ def model_file(name: str | Path, folder: Path) -> Path | None:
     if Path(name).suffix in _SUFFIXES or is_there(path):
         return path
     return path if len(Path(name).parts) > 1 and not _REPOSITORY.fullmatch(str(name)) else None
+
+
+def model_of(given: str | Path | Model) -> Model:
+    """Return a model that is given, or read it by its name or file, see `load_model`.
+
+    Raises:
+        InputError: it is neither, or `load_model` refuses it.
+    """
+    if isinstance(given, Model):
+        return given
+    if not isinstance(given, str | Path):
+        raise InputError(f"model: got {show(given)}, expected the name of a model, its file, or a model")
+    return load_model(given)
 
 
 def load_model(name: str | Path, folder: Path = Path()) -> Model:
