@@ -2,7 +2,7 @@
 
 Kernels, the rule of an engine, its host and its client all err, so the interval is that of whole runs: what lay between
 the 5th and the 95th percentile of measured over predicted. It holds for loads such as those, on devices of which
-kernels were measured; docs/validation/serving.md says how many rows of half of the models the ratios of the others cover.
+kernels were measured. How many rows of half of the models the ratios of the others cover: docs/validation/serving.md.
 """
 
 from __future__ import annotations

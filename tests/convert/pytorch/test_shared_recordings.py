@@ -1,7 +1,7 @@
 """Every Kineto file of ../shared/traces replays in its recorded time; if GPU-bound, faster with faster kernels.
 
-Limits of gaps are those of docs/validation/programs.md: 5 % of the replayed time where the file has operators, 20 % elsewhere,
-and what is written beside two files that were cut by hand.
+Limits of gaps are those of docs/validation/programs.md: 5 % of the replayed time where the file has operators, 20 %
+elsewhere, and what is written beside two files that were cut by hand.
 """
 
 from __future__ import annotations
