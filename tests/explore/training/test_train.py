@@ -34,7 +34,7 @@ def test_parts_add_up_to_the_step() -> None:
     found = armillary.train("llama-2-7b", "dgx-a100", tp=2, pp=2, **SMALL)
     assert sum(found.parts.values()) == pytest.approx(found.step_time_s)
     step = Step(
-        armillary.explore.training.train.load_model("llama-2-7b"),
+        load_model("llama-2-7b"),
         keys_of(found.plan),
         found.machine.keys, found.machine.npus, found.machine.device,
     )  # fmt: skip
@@ -172,7 +172,7 @@ def test_axes_may_stand_alone() -> None:
 
 
 def test_what_takes_long_is_simulated_in_part() -> None:
-    model = armillary.explore.training.train.load_model("llama-2-7b")
+    model = load_model("llama-2-7b")
     machine = armillary.explore.training.train.machine_of("8xh100")
     plan = {"batch": 256, "sequence": 512, "microbatch": 1, "parallel": {"tp": 2, "pp": 2}}
     step = Step(model, plan, machine.keys, machine.npus, machine.device)
