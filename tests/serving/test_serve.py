@@ -27,8 +27,6 @@ from armillary.serving.result import Serving, engine_lines
 from armillary.serving.router import shares
 from armillary.serving.serve import find_rate
 from armillary.serving.service import serve_all, share_of
-from armillary.serving.spread import Wanted, as_published
-from armillary.workload.models import Decoder, read_model
 
 from .conftest import engines, loads, sessions, table
 
@@ -354,51 +352,7 @@ def test_what_is_longer_than_a_model_reads_is_said(tokens: int, said: bool) -> N
     assert any("8,192" in text for text in found.service.assumptions) == said
 
 
-PUBLISHED = {"method": "fp8", "gemms": "fp8", "scales": "block"}
-
-
-@pytest.mark.parametrize(
-    ("published", "options", "precision", "scales"),
-    [
-        (PUBLISHED, {}, "fp8", "block"),
-        (PUBLISHED, {"scales": "tensor"}, "fp8", "tensor"),
-        (PUBLISHED, {"precision": "fp8"}, "fp8", "block"),
-        (PUBLISHED, {"precision": "bf16"}, "bf16", None),
-        ({"method": "bitsandbytes"}, {}, None, None),
-        (None, {}, None, None),
-    ],
-)
-def test_a_model_runs_as_it_is_published(
-    published: dict[str, str] | None, options: dict[str, str], precision: str | None, scales: str | None
-) -> None:
-    model = read_model(TINY | ({"published": published} if published else {}))
-    assert isinstance(model, Decoder)
-    found, texts = as_published(model, Wanted(**options), ["bf16", "fp8"])
-    assert (found.precision, found.scales) == (precision, scales)
-    # What nobody chose is said.
-    assert bool(texts) == (published is not None and "precision" not in options)
-
-
-def test_published_precisions_are_those_that_are_asked_for(tmp_path: Path) -> None:
-    (tmp_path / "tiny.yaml").write_text(json.dumps(TINY | {"published": PUBLISHED}))
-    (tmp_path / "plain.yaml").write_text(json.dumps(TINY))
-    one = armillary.serve(tmp_path / "tiny.yaml", "1xh100", LOAD)
-    other = armillary.serve(tmp_path / "plain.yaml", "1xh100", LOAD, precision="fp8", scales="block")
-    assert one.ttft_s == other.ttft_s and one.tpot_s == other.tpot_s
-    assert "tiny runs as it is published: GEMMs in fp8 with scales of blocks" in one.service.assumptions
-
-
 def test_scales_without_fp8_have_no_effect(serve: Callable[..., Serving]) -> None:
     found = serve("1xh100", LOAD, scales="block")
     assert "scales block has no effect: no operand is in fp8" in found.service.assumptions
     assert found.ttft_s == serve("1xh100", LOAD).ttft_s
-
-
-def test_weights_of_a_precision_that_the_device_lacks_are_widened() -> None:
-    model = read_model(TINY | {"published": PUBLISHED})
-    assert isinstance(model, Decoder)
-    found, texts = as_published(model, Wanted(), ["bf16", "fp32"])
-    assert (found.precision, found.weight_precision, found.scales) == ("bf16", "fp8", None)
-    assert texts == [
-        "tiny runs as it is published: GEMMs in bf16, as the device has none in fp8, weights in fp8"
-    ]
