@@ -33,7 +33,7 @@ CHANGES: list[tuple[tuple[Any, ...], Any]] = [
     (("npu", "peak"), "1 TFLOP/s"),
     (("npu", "speed"), {3: 0.5}),
     (("compute",), {"model": "roofline", "efficiency": "50 %"}),
-    (("compute",), {"model": "gpu", "device": "h100"}),
+    (("compute",), {"model": "gpu", "device": "h100-sxm"}),
     (("collectives",), {"chunks": 5}),
     (("scheduling",), "fifo"),
     (("stragglers",), {2: "7 us"}),
