@@ -24,17 +24,19 @@ _MTU, _UET_HEADER = 4150, 64
 _BALANCING = {
     "bitmap": "bitmap", "reps": "reps", "oblivious": "packet", "mixed": "reps", "reps_legacy": "reps",
 }  # fmt: skip
-# Ultra Ethernet: options -> how many values follow.
-_UET = {
+# Ultra Ethernet: options -> how many values follow; those that are simulated, and those without effect here.
+_SIMULATED = {
     "-topo": 1, "-nodes": 1, "-o": 1, "-tiers": 1, "-planes": 1, "-linkspeed": 1, "-mtu": 1, "-cwnd": 1, "-q": 1,
     "-ecn": 2, "-paths": 1, "-seed": 1, "-sender_cc_only": 0, "-receiver_cc_only": 0, "-sender_cc": 0,
     "-receiver_cc": 0, "-sender_cc_algo": 1, "-target_q_delay": 1, "-load_balancing_algo": 1, "-disable_trim": 0,
-    "-trimsize": 1, "-end": 1, "-queue_size_bdp_factor": 1, "-hop_latency": 1, "-switch_latency": 1, "-qa_gate": 1,
+    "-trimsize": 1,
+}  # fmt: skip
+_UET = _SIMULATED | {
+    "-end": 1, "-queue_size_bdp_factor": 1, "-hop_latency": 1, "-switch_latency": 1, "-qa_gate": 1,
     "-queue_type": 1, "-host_queue_type": 1, "-strat": 1, "-ar_method": 1, "-ar_granularity": 1, "-ar_sticky_delta": 1,
     "-oversubscribed_cc": 0, "-Ai": 1, "-Md": 1, "-alpha": 1, "-sleek": 0, "-failed": 1, "-sack_threshold": 1,
     "-pcie": 1, "-conn_reuse": 0, "-log": 1, "-logtime": 1, "-debug": 0,
 }  # fmt: skip
-_SIMULATED = tuple(_UET)[:21]
 _TCP = {"-topo": 1, "-nodes": 1, "-o": 1, "-sub": 1, "UNCOUPLED": 0} | {
     name: int(name == "COUPLED_EPSILON") for name in COUPLED
 }
