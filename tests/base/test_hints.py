@@ -22,7 +22,7 @@ def test_letters_and_hyphens_make_no_difference(word: str) -> None:
 def test_several_that_begin_so_are_named() -> None:
     for word, both in (
         ("A100-SXM", "'a100-sxm-40' or 'a100-sxm-80'"),
-        ("h100", "'h100-96-500w' or 'h100-sxm'"),
+        ("v100", "'v100-pcie' or 'v100-sxm'"),
     ):
         assert nearest(word, gpu_names()) == f" (did you mean {both}?)"
 

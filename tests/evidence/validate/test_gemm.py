@@ -88,8 +88,20 @@ def test_a_bad_file_is_one_error(tmp_path: Path, text: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("name", "device"),
     [("NVIDIA A100-SXM4-80GB", "a100-sxm-80"), ("NVIDIA A100-SXM4-40GB", "a100-sxm-40"), ("NVIDIA GB200", "gb200"),
-     ("NVIDIA H200", "h200-sxm"), ("b300", "b300")],
+     ("NVIDIA H200", "h200-sxm"), ("b300", "b300"), ("NVIDIA H100 PCIe", "h100-pcie"),
+     ("NVIDIA H100 NVL", "h100-nvl"), ("Tesla V100-PCIE-32GB", "v100-pcie"), ("NVIDIA A100 80GB PCIe", "a100-pcie"),
+     ("NVIDIA A100-PCIE-40GB", "a100-pcie-40"), ("NVIDIA H100 80GB HBM3", "h100-sxm"), ("a100_sxm", "a100-sxm-80"),
+     ("NVIDIA GB200 NVL72", "gb200"), ("NVIDIA B200 180GB", "b200")],
 )  # fmt: skip
 def test_names_of_devices(name: str, device: str) -> None:
     found = device_of(name)
     assert found and found.name == device
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["NVIDIA GH200 480GB", "Tesla V100S-PCIE-32GB", "NVIDIA H200 NVL", "NVIDIA A100-SXM-64GB", "NVIDIA H1000",
+     "NVIDIA A100-SXM4-40GB MIG 3g.20gb", "NVIDIA H100 96GB HBM2e"],
+)  # fmt: skip
+def test_other_packages_of_a_chip_are_not_known(name: str) -> None:
+    assert device_of(name) is None

@@ -28,13 +28,21 @@ from armillary.evidence.validate.table import Bar, Progress, Row, Suite, Table
 
 COLUMNS = ("device", "gemm_dtype", "m", "n", "k", "latency")
 SOURCE = "aiconfigurator (ai-dynamo), cuBLASLt in TensorRT-LLM"
-# Longer names first: "A100" is in "A100-SXM4-40".
-_BUILT_IN = {
-    "A100-SXM4-40": "a100-sxm-40", "A100-SXM4": "a100-sxm-80", "A100-PCIE": "a100-pcie", "A100 PCIE": "a100-pcie",
-    "A100": "a100-sxm-80", "H100": "h100-sxm",
-    "H200": "h200-sxm", "GB200": "gb200", "B200": "b200", "GB300": "gb300", "B300": "b300", "V100": "v100-sxm",
-    "MI300X": "mi300x", "MI325X": "mi325x", "MI355X": "mi355x",
-}  # fmt: skip
+_PACKAGES = {
+    ("A100", "SXM"): {"": "a100-sxm-80", "80": "a100-sxm-80", "40": "a100-sxm-40"},
+    ("A100", "PCIE"): {"": "a100-pcie", "80": "a100-pcie", "40": "a100-pcie-40"},
+    ("H100", "SXM"): {"": "h100-sxm", "80": "h100-sxm"},
+    ("H100", "PCIE"): {"": "h100-pcie", "80": "h100-pcie"},
+    ("H100", "NVL"): {"": "h100-nvl", "94": "h100-nvl"},
+    ("V100", "SXM"): {"": "v100-sxm", "16": "v100-sxm", "32": "v100-sxm"},
+    ("V100", "PCIE"): {"": "v100-pcie", "16": "v100-pcie", "32": "v100-pcie"},
+    ("H200", "SXM"): {"": "h200-sxm", "141": "h200-sxm"},
+    **{
+        (name.upper(), "SXM"): {"": name}
+        for name in ("b200", "gb200", "b300", "gb300", "mi300x", "mi325x", "mi355x")
+    },
+}
+"""Chip and package -> GB of memory, where a name states them -> device."""
 NINETY = 1.645
 """Standard deviations to each side that hold 90 % of a normal distribution."""
 _LEAST_US = gemm_fit.LEAST_NS / 1e3
@@ -53,8 +61,17 @@ def device_of(name: str) -> Gpu | None:
     short = name.strip()
     if short in gpu_names():
         return load_gpu(short)
-    # An H1000 is no H100.
-    found = next((own for word, own in _BUILT_IN.items() if re.search(rf"{word}(?!\d)", short.upper())), None)
+    upper = short.upper()
+    # Neither an H1000, a V100S nor a GH200 is one of them, and a slice of one is none.
+    chip = next((own for own, _ in _PACKAGES if re.search(rf"(?<![A-Z0-9]){own}(?![A-Z0-9])", upper)), "")
+    if not chip or re.search(r"\bMIG\b", upper):
+        return None
+    # NVL72 is a rack of modules, NVL a board.
+    board = "PCIE" if "PCI" in upper else "NVL" if re.search(r"NVL(?!\d)", upper) else "SXM"
+    memory = re.search(r"(\d+) ?GB\b", upper)
+    sizes = _PACKAGES.get((chip, board), {})
+    # Of chips with one memory only names may state it as they like.
+    found = sizes.get(memory[1] if memory and len(sizes) > 1 else "")
     return load_gpu(found) if found else None
 
 
