@@ -15,6 +15,7 @@ from armillary.compute.gpu.gemm import (
     MOST_RESIDENT,
     RESIDENT,
     RETAINED,
+    SPLIT_TURNS,
     SPLITS,
 )
 from armillary.compute.gpu.power import REST, VOLTAGE
@@ -30,6 +31,11 @@ def smooth(limits: tuple[float, ...], sharp: float) -> float:
     """Return (sum of x**sharp)**(1 / sharp)."""
     largest = max(limits)
     return largest * sum((each / largest) ** sharp for each in limits) ** (1 / sharp)
+
+
+def overlapped(limits: tuple[float, ...], idle: float, sharp: float) -> float:
+    """Return the time of limits of which the last, the memory, works on while SMs idle."""
+    return smooth((smooth(limits[:3], sharp) + idle, limits[3]), sharp)
 
 
 def one(
@@ -58,12 +64,12 @@ def one(
         again = 0.0 if copies == inf else 1 / (1 + ((left + copies * right + result) / room) ** EVICTION)
         moved -= ((left + result) * once + right * again) * (1 - 1 / fit.cached)
     moved /= memory
-    best, chosen = inf, None
+    best, chosen, pause = inf, None, 0.0
     for rows, columns, share in gpu.tiles:
         units = gpu.sms // share
         tiles = ceil(m / rows) * ceil(n / columns) * batch
         for parts in SPLITS:
-            if parts > 1 and (k / parts < LEAST_DEPTH or tiles * (parts - 1) >= 2 * units):
+            if parts > 1 and (k / parts < LEAST_DEPTH or tiles * (parts - 1) >= SPLIT_TURNS * units):
                 continue
             step = gpu.depth / element
             depth = ceil(k / parts / step) * step
@@ -78,18 +84,22 @@ def one(
             operand = (m if high <= wide else n) * k * element
             lost = 1 - 1 / (1 + (operand / room) ** EVICTION) if gpu.cache else 1
             walked = fit.again * operand * (walks - 1) * lost * batch / memory
-            limits = (compute, feed, latency, moved + walked)
-            time = smooth(limits, fit.sharp) + ends + (waves - 1) * ends * (1 - fit.overlap)
+            fetched = moved + walked
+            fetched += fit.ramp * fetched / (fetched + fit.ramp)
+            limits = (compute, feed, latency, fetched)
+            idle = (waves - 1) * ends * (1 - fit.overlap)
+            time = overlapped(limits, idle, fit.sharp) + ends
             if parts > 1:
                 time += fit.split + parts * m * n * batch * 8 / (memory * CACHED)
             if time < best:
-                best, chosen = time, limits
+                best, chosen, pause = time, limits, idle
     busy = 2 * m * n * k * batch / rate
     slower = 1.0
     if loaded and gpu.power:
         share = clocks(gpu, chosen[0] / best)
         stretched = (*(each / share for each in chosen[:3]), chosen[3])
-        slower = (best - smooth(chosen, fit.sharp) + smooth(stretched, fit.sharp)) / best
+        before, after = (overlapped(each, pause, fit.sharp) for each in (chosen, stretched))
+        slower = (best - before + after) / best
     added = m * n * max(written - least, 0) * batch / memory * ACCUMULATION
     best = best * (1 + fit.drop * busy / (busy + fit.after)) * slower + added + fit.launch
     if fit.cast:

@@ -48,6 +48,7 @@ class GemmFit:
         cached: How many times as fast as the memory the cache delivers what it holds.
         again: Share of the operands that waves of tiles read again, past the cache, that comes from the memory; 0 where
             a library orders tiles so that waves share their operands.
+        ramp: s that the memory loses until it is at its rate: a GEMM that moves little data reaches half of it.
     """
 
     rate: float
@@ -66,6 +67,7 @@ class GemmFit:
     overlap: float = 0.0
     cached: float = 1.0
     again: float = 0.0
+    ramp: float = 0.0
 
 
 @dataclass(frozen=True)

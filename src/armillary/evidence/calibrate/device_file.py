@@ -13,7 +13,7 @@ from armillary.compute.gpu.device import AttentionFit, GemmFit, Gpu, gpu_names, 
 from armillary.evidence.calibrate.gemm import LEAST_NS, Errors, Fitted
 
 # Constants in seconds; the others are shares, but for `sharp`.
-_TIMES = ("step", "tile", "launch", "after", "split", "cast", "score", "backward_score", "context_launch")
+_TIMES = ("step", "tile", "launch", "after", "split", "cast", "ramp", "score", "backward_score", "context_launch")
 _NUMBERS = ("sharp", "cached", "other", "backward_other")
 
 
@@ -25,7 +25,7 @@ def gemm_keys(fit: GemmFit | AttentionFit) -> dict[str, Any]:
         # Casts exist only in precisions whose left operand is converted first.
         if each.name in ("cast", "cast_memory") and not getattr(fit, "cast", 0):
             continue
-        if each.name == "again" and not value:
+        if each.name in ("again", "ramp") and not value:
             continue
         if each.name == "feed":
             found[each.name] = f"{value / 1e9:.4g} GB/s"
