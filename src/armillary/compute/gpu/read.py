@@ -24,7 +24,9 @@ SPREADS = (
     "grouped", "attention", "attention backward", "memory",
 )  # fmt: skip
 """Classes of kernels with one spread each; GEMMs of less than 20 us are short."""
-_TIMES = ("step", "tile", "launch", "after", "split", "cast", "ramp", "score", "backward_score", "context_launch")
+_TIMES = (
+    "step", "tile", "launch", "after", "split", "cast", "ramp", "score", "backward_score", "context_launch",
+)  # fmt: skip
 _SHARES = (
     "rate", "memory", "drop", "cast_memory", "backward_rate", "sustained", "area", "overlap", "again",
 )  # fmt: skip

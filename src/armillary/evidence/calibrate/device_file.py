@@ -13,7 +13,9 @@ from armillary.compute.gpu.device import AttentionFit, GemmFit, Gpu, gpu_names, 
 from armillary.evidence.calibrate.gemm import LEAST_NS, Errors, Fitted
 
 # Constants in seconds; the others are shares, but for `sharp`.
-_TIMES = ("step", "tile", "launch", "after", "split", "cast", "ramp", "score", "backward_score", "context_launch")
+_TIMES = (
+    "step", "tile", "launch", "after", "split", "cast", "ramp", "score", "backward_score", "context_launch",
+)  # fmt: skip
 _NUMBERS = ("sharp", "cached", "other", "backward_other")
 
 
