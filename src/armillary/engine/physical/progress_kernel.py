@@ -1,8 +1,15 @@
-"""Chunks of collectives that move from phase to phase, and the order in which a chunk flow serves them.
+"""How work goes on: nodes of a rank become free and end, and chunks of collectives move from phase to phase.
+
+A node is free when all its parents have ended. A message that has arrived ends nodes of two ranks.
 
 A phase of a chunk waits until every member of its line is ready for it (`arrive`). Then it is one volume in the list of
 its chunk flow (`insert`), sorted by the order within a dimension. When it has arrived, all members are ready for the
 next phase at once (`phase_done`).
+
+With `chunk_order: online-greedy` the first member that is ready for the next level of a chunk asks for it
+(`must_ask`). At the end of the tick the level with the least load is chosen for all members, one chunk after the other.
+The load of a level is that of its fullest line: the ticks of all volumes that this collective has sent there and that
+have not ended, those in flight in full.
 """
 
 from __future__ import annotations
@@ -11,15 +18,175 @@ from armillary.base.accessors import accessors
 from armillary.base.jit import inner, use
 from armillary.engine.physical import layout as lk
 
-choice = use("armillary.engine.physical.choice_kernel")
-phase_row, must_ask, choose_all = choice.phase_row, choice.must_ask, choice.choose_all
+heaps = use("armillary.engine.common.heap_kernel")
+put, take = heaps.put, heaps.take
 share = use("armillary.engine.physical.share_kernel")
 touch_chunk_flow, phase_of = share.touch_chunk_flow, share.phase_of
-complete_node = use("armillary.engine.physical.rank_kernel").complete_node
-arrivals, asking, comms, item_state = accessors(lk.ARRIVALS, lk.ASKING, lk.COMMS, lk.ITEM_STATE)
-items, chunk_flows, line_members, lines = accessors(lk.ITEMS, lk.CHUNK_FLOWS, lk.LINES, lk.LINE_ROWS)
-members, phases, plans, ring_entries = accessors(lk.MEMBERS, lk.PHASES, lk.PLANS, lk.RING_ENTRY)
-rows = accessors(lk.ROWS)
+channel_state, channels, children, messages = accessors(
+    lk.CHANNEL_STATE, lk.CHANNELS, lk.CHILDREN, lk.MESSAGE_STATE
+)
+nodes, progress, rank_state, ranks = accessors(lk.NODES, lk.NODE_STATE, lk.RANK_STATE, lk.RANKS)
+paces, ready, slots, touched = accessors(lk.PACES, lk.READY, lk.SLOTS, lk.TOUCHED)
+arrivals, asking, chosen, queried = accessors(lk.ARRIVALS, lk.ASKING, lk.CHOSEN, lk.QUERIED)
+comms, item_state, items, chunk_flows = accessors(lk.COMMS, lk.ITEM_STATE, lk.ITEMS, lk.CHUNK_FLOWS)
+line_members, lines, members, rows = accessors(lk.LINES, lk.LINE_ROWS, lk.MEMBERS, lk.ROWS)
+phases, plan_chunks, plans, ring_entries = accessors(lk.PHASES, lk.CHUNKS, lk.PLANS, lk.RING_ENTRY)
+
+
+@inner
+def node_row(prog, r, node):
+    """Return the row of NODES of a node."""
+    return ranks.nodes(prog, r) + node
+
+
+@inner
+def ticks_of_node(prog, r, node):
+    """Return how long a node of a rank takes."""
+    return paces.ticks(prog, ranks.pace(prog, r) + node)
+
+
+@inner
+def touch_rank(st, r):
+    """Mark a rank to issue its free nodes in the second half of the tick."""
+    # A heap, so that ranks issue in ascending order whatever happened first: they meet at shared memories.
+    if rank_state.is_touched(st, r) == 0:
+        rank_state.set_is_touched(st, r, 1)
+        put(st, touched.at_rank(st, 0), st[lk.V_TOUCHED], r)
+        st[lk.V_TOUCHED] += 1
+
+
+@inner
+def slot_of(prog, r, slot):
+    """Return the number of a slot of rank `r` among all slots."""
+    return ranks.slot(prog, r) + slot
+
+
+@inner
+def add_ready(prog, st, r, node):
+    """Put a free node on the ready heap of its slot (lowest node first)."""
+    slot = slot_of(prog, r, nodes.slot(prog, node_row(prog, r, node)))
+    put(st, ready.at_node(st, slots.heap(st, slot)), slots.waiting(st, slot), node)
+    slots.add_waiting(st, slot, 1)
+
+
+@inner
+def complete_node(prog, st, r, node, tick):
+    """Finish one node: free its slot and its children."""
+    row = node_row(prog, r, node)
+    state = ranks.state(prog, r)
+    progress.set_end(st, state + node, tick)
+    slots.set_busy(st, slot_of(prog, r, nodes.slot(prog, row)), 0)
+    # The last node to end gives the finish of the rank.
+    if rank_state.add_left(st, r, -1) == 0:
+        rank_state.set_finish(st, r, tick)
+    first = nodes.child(prog, row)
+    for i in range(first, first + nodes.children(prog, row)):
+        child = children.node(prog, i)
+        # The last parent to end frees the child.
+        if progress.add_indegree(st, state + child, -1) == 0:
+            add_ready(prog, st, r, child)
+    touch_rank(st, r)
+
+
+@inner
+def arrived(prog, st, channel, tick):
+    """End the send of a point-to-point message that has arrived, and its receive if that is posted."""
+    # Arrivals are counted, not identified: the k-th to arrive ends the k-th send and receive.
+    number = channel_state.came(st, channel)
+    channel_state.set_came(st, channel, number + 1)
+    message = channels.first(prog, channel) + number
+    complete_node(prog, st, channels.sender(prog, channel), messages.send_node(st, message), tick)
+    if channel_state.posted(st, channel) > number:
+        complete_node(prog, st, channels.receiver(prog, channel), messages.recv_node(st, message), tick)
+
+
+@inner
+def choice_of(prog, st, item, chunk):
+    """Return the number in CHOSEN of a chunk of the collective that an item has joined."""
+    comm = items.comm(prog, item)
+    return comms.chosen(prog, comm) + item_state.instance(st, item) * comms.chunks(prog, comm) + chunk
+
+
+@inner
+def phase_row(prog, st, item, chunk, p):
+    """Return the number of the row of PHASES for a phase of a chunk."""
+    plan = items.plan(prog, item)
+    # Routes of a chunk lie one after the other in PHASES, each with the same number of phases.
+    row = plan_chunks.phase(prog, plans.chunks(prog, plan) + chunk) + p
+    if plans.choices(prog, plan) > 0:
+        route = chosen.route(st, choice_of(prog, st, item, chunk))
+        row += route * plans.phases(prog, plan)
+    return row
+
+
+@inner
+def must_ask(prog, st, item, chunk, p):
+    """Tell whether the level of a phase is still to be chosen; if so the member waits for that."""
+    plan = items.plan(prog, item)
+    if p + 1 >= plans.choices(prog, plan):
+        return False  # the last level is what is left
+    number = choice_of(prog, st, item, chunk)
+    # Another member asked first, and the choice holds for all.
+    if p < chosen.levels(st, number):
+        return False
+    # A heap by number: the order of choices must not depend on which member asked first within the tick.
+    if chosen.item(st, number) == 0:
+        chosen.set_item(st, number, item + 1)
+        put(st, queried.at_chunk(st, 0), st[lk.V_QUERIED], number)
+        st[lk.V_QUERIED] += 1
+    asking.set_item(st, st[lk.V_ASKING], item)
+    asking.set_chunk(st, st[lk.V_ASKING], chunk)
+    asking.set_phase(st, st[lk.V_ASKING], p)
+    st[lk.V_ASKING] += 1
+    return True
+
+
+@inner
+def choose(prog, st, number):
+    """Choose the least loaded level for a chunk, of equal ones the first in the plain order."""
+    item = chosen.item(st, number) - 1
+    plan = items.plan(prog, item)
+    comm = items.comm(prog, item)
+    first_chunk_flow = comms.chunk_flow(prog, comm) + item_state.instance(st, item) * comms.chunk_flows(
+        prog, comm
+    )
+    done = chosen.levels(st, number)
+    left = plans.choices(prog, plan) - done
+    # Routes are permutations in lexicographic order: (left - 1)! of them begin with the levels chosen and one more.
+    routes = 1
+    for i in range(2, left):
+        routes *= i
+    chunk = number - choice_of(prog, st, item, 0)
+    first = phase_row(prog, st, item, chunk, done)
+    best = 0
+    least = lk.NEVER
+    for i in range(left):
+        phase = first + i * routes * plans.phases(prog, plan)
+        load = 0
+        for line in range(phases.first(prog, phase), phases.first(prog, phase) + phases.lines(prog, phase)):
+            load = max(load, chunk_flows.load(st, first_chunk_flow + phases.chunk_flow(prog, phase) + line))
+        # Strictly less: of equal loads the first level in the plain order wins.
+        if load < least:
+            best = i
+            least = load
+    chosen.add_route(st, number, best * routes)
+    chosen.set_levels(st, number, done + 1)
+    chosen.set_item(st, number, 0)
+    # The volume of this chunk counts from now on, so that the next choice within this tick prefers another level.
+    phase = first + best * routes * plans.phases(prog, plan)
+    for line in range(phases.first(prog, phase), phases.first(prog, phase) + phases.lines(prog, phase)):
+        chunk_flows.add_load(
+            st, first_chunk_flow + phases.chunk_flow(prog, phase) + line, phases.ticks(prog, phase)
+        )
+
+
+@inner
+def choose_all(prog, st):
+    """Choose the next level of every chunk for which a member has asked, in the order of collectives and chunks."""
+    while st[lk.V_QUERIED] > 0:
+        number = take(st, queried.at_chunk(st, 0), st[lk.V_QUERIED])
+        st[lk.V_QUERIED] -= 1
+        choose(prog, st, number)
 
 
 @inner
