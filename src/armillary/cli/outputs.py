@@ -13,8 +13,7 @@ import click
 
 from armillary.base.files import write_text
 from armillary.base.hints import one_line
-from armillary.base.terminal import console
-from armillary.base.text import json_text
+from armillary.base.text import console, json_text
 from armillary.cli.command import option
 from armillary.cli.options import IMAGE, html_option, plot_option
 from armillary.cli.values import LINKS, OUTPUT

@@ -23,9 +23,11 @@ from numpy.typing import NDArray
 from armillary.base.jit import Mode, load
 from armillary.base.portable import dot
 from armillary.base.text import on_one_line
+from armillary.base.units import format_time
 from armillary.collective.demand import SHORT
 from armillary.engine.common.timeline import KINDS, GraphTable, Timeline
 from armillary.report.communication import port_bandwidths
+from armillary.report.plain import nanoseconds
 
 Ticks = NDArray[np.int64]
 SAFE = 1 - 1e-6
@@ -110,6 +112,19 @@ def bound(timeline: Timeline, free: AbstractSet[str] = frozenset()) -> Bound:
     parts.append(_path(timeline, "path", "critical path", head + least))
     ranked = sorted((part for part in parts if part.ticks > 0), key=lambda part: -part.ticks)
     return Bound(tuple(ranked), timeline.total_ticks)
+
+
+def bound_line(timeline: Timeline, found: Bound) -> str:
+    """Return "Lower bound 3.99 ms (port of dimension wafer): efficiency 93 %", or "" without a bound."""
+    if not found.ticks:
+        return ""
+    text = f"Lower bound {format_time(nanoseconds(timeline, found.ticks))} ({found.what})"
+    if found.efficiency is not None:
+        return f"{text}: efficiency {100 * found.efficiency:.1f} %"
+    if timeline.info.get("profile") == "astra-sim":
+        reason = "messages in flight together each get a whole link"
+        return f"{text}: the astra-sim profile beats it, since its {reason}"
+    return f"{text}: the run took less, so the model or the bound is wrong"
 
 
 def least_ticks(timeline: Timeline, cls: int, free: AbstractSet[str] = frozenset()) -> Ticks:

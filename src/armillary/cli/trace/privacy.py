@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from armillary.base.terminal import unfiltered
+from armillary.base.text import unfiltered
 from armillary.cli.command import Command, option
 from armillary.cli.options import json_option, plot_option, seed_option, workers_option
 from armillary.cli.outputs import say, show_table, write_json
