@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from armillary.base import memory
-from armillary.base.allowed import allow
+from armillary.base.allowed import allow, available, require
 from armillary.base.errors import ShortageError
-from armillary.base.memory import available, require
 from armillary.engine import check_memory
 from armillary.trace import GraphBuilder, Trace, load_trace, write_trace
 
@@ -86,7 +85,7 @@ def test_memory_that_ends_is_one_line(end: str) -> None:
 def test_the_limit_of_a_process_counts() -> None:
     source = """
 import resource
-from armillary.base.memory import available
+from armillary.base.allowed import available
 resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31))
 assert 0 < available() < 1 << 31
 """

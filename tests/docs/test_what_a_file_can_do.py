@@ -41,7 +41,7 @@ MAY = {
     "capture/checkpoints.py": "an installed package, by name",
     "capture/cluster.py": SENT, "capture/launch.py": SENT,
     "capture/library.py": "compiles our own source", "capture/script.py": "the script of the command line",
-    "base/memory.py": "/proc", "base/reading.py": "the one place",
+    "base/allowed.py": "/proc", "base/reading.py": "the one place",
     "base/packing.py": "the one place", "base/json_text.py": "the one place",
     "base/files.py": WRITES,
     "base/document.py": CHECKED, "cli/__init__.py": OURS, "cli/command.py": OURS,

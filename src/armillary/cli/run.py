@@ -195,7 +195,7 @@ def command(
             trace = read_input(workload).trace
             check_recorded(trace)
         if study or machine:
-            from armillary.base.memory import SIMULATED
+            from armillary.base.allowed import SIMULATED
             from armillary.platform.files.native import load_platform, load_study
             from armillary.workload import study_trace
 

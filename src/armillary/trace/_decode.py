@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base import jit
+from armillary.base.allowed import require
 from armillary.base.errors import InputError
-from armillary.base.memory import require
 from armillary.base.tables import before_table
 from armillary.trace import decode_kernel as k
 from armillary.trace import wire_kernel
