@@ -292,7 +292,7 @@ def chosen_terms(platform: Platform, no_terms: bool) -> Platform:
     if not no_terms:
         return platform
     from armillary.explore.term_costs import with_terms
-    from armillary.platform.terms import Terms
+    from armillary.platform.kernels import Terms
 
     return with_terms(platform, Terms())
 

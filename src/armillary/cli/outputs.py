@@ -48,7 +48,7 @@ class Outputs:
             quiet: Name no file.
             shown: The run with its machine, for a page that shows the effects of changes.
         """
-        from armillary import report
+        import armillary.report as report  # noqa: PLR0402  as a module: the root package names only what is public
 
         report.print_summary(result)
         writers: dict[str, Callable[[Path], object]] = {

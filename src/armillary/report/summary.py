@@ -10,7 +10,7 @@ import numpy as np
 from armillary.base.text import console as terminal_console
 from armillary.base.units import format_bandwidth, format_bytes, format_count, format_flops, format_time
 from armillary.engine.common.timeline import Timeline
-from armillary.platform.terms import words
+from armillary.platform.kernels import term_words
 from armillary.report.communication import collectives, dimensions
 from armillary.report.critical import Late, contributors, critical_path, shares
 from armillary.report.lower_bound import bound, bound_line
@@ -347,7 +347,7 @@ def terms_lines(timeline: Timeline) -> list[str]:
     """Return "Collectives timed by fit a100-sxm" and "Terms: launch 5 µs, straggler 2 %", as far as there are any."""
     fit, terms = timeline.info.get("collective_fit"), timeline.info.get("terms")
     lines = [f"Collectives timed by fit {'; '.join([fit['name'], *fit['notes']])}"] if fit else []
-    return [*lines, f"Terms: {words(terms)}"] if terms else lines
+    return [*lines, f"Terms: {term_words(terms)}"] if terms else lines
 
 
 def terms_json(timeline: Timeline) -> dict[str, Any]:

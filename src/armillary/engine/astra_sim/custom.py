@@ -20,7 +20,7 @@ from armillary.engine.common.items import TAGS, View
 from armillary.engine.common.network import LIMIT, Communicators
 from armillary.engine.common.nodes import Nodes
 from armillary.trace import Graph, NodeType, read_graph
-from armillary.trace._check import validate
+from armillary.trace.structure import validate
 
 Ints = NDArray[np.int64]
 

@@ -14,7 +14,14 @@ from armillary.base.errors import InputError, one_of
 from armillary.base.hints import KeyPath, key_text, show
 from armillary.base.units import parse_time
 from armillary.platform import model as values
-from armillary.platform.collectives import ALGORITHMS, PHYSICAL_COLLECTIVES, read_groups, read_names
+from armillary.platform.collectives import (
+    ALGORITHMS,
+    PHYSICAL_COLLECTIVES,
+    FitChoice,
+    HostPath,
+    read_groups,
+    read_names,
+)
 from armillary.platform.fields import Part, Quantity, first_error
 from armillary.platform.files.compute_schema import Compute, compute_of, read_compute
 from armillary.platform.files.network_schema import (
@@ -32,7 +39,6 @@ from armillary.platform.memory import RemoteMemory
 from armillary.platform.model import AstraSimSystem, Packets, Platform, ProfileName
 from armillary.platform.network import Dimension, NetworkChoice
 from armillary.platform.profiles import NOT_ASTRA_SIM, astra_sim_conflicts
-from armillary.platform.terms import FitChoice, HostPath
 from armillary.platform.variation import Variation
 
 # Entries of stragglers are free keys, which pydantic does not see: they are read by hand with this.
