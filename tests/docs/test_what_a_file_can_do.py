@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from armillary import convert
-from armillary.base import counts, memory, packing, reading, yaml_text
+from armillary.base import allowed, counts, packing, reading, yaml_text
 from armillary.platform.files import infragraph_parts, topology
 from armillary.platform.kernels import COMPUTE_MODELS
 from armillary.serving.requests import MOST_REQUESTS
@@ -140,8 +140,8 @@ def test_the_only_model_that_starts_programs_is_named() -> None:
         (reading.PIPE_SECONDS, "25 s"), (counts.MOST_JOBS, "100,000"), (counts.MOST_RECORDED, "2 million"),
         (infragraph_parts.MOST_PARTS, "1 million"), (MOST_REQUESTS, "2 million"),
         (counts.MOST_CHUNKS, "1 million"), (counts.MOST_EVENTS, "10 billion"), (counts.MOST_POINTS, "10 million"),
-        (counts.MOST_TRIALS, "100,000"), (counts.MOST_DRAWS, "100,000"), (memory.MOST, "8 GB"),
-        (memory.SIMULATED, "1.2 kB"),
+        (counts.MOST_TRIALS, "100,000"), (counts.MOST_DRAWS, "100,000"), (allowed.MOST_MEMORY, "8 GB"),
+        (allowed.SIMULATED, "1.2 kB"),
     ],
 )  # fmt: skip
 def test_limits_are_those_of_the_page(value: float, shown: str) -> None:

@@ -22,7 +22,7 @@ from armillary.base.units import format_bytes
 
 FACTOR = "ARMILLARY_LIMITS"
 """Environment variable: how many times the limits are."""
-MOST = 8e9
+MOST_MEMORY = 8e9
 """Bytes that work may take by its estimate, however much there is."""
 SIMULATED = 1200
 """Bytes that a node of a simulated rank takes at the peak: 1,130 measured for steps of Llama 2 7B, physical, folded."""
@@ -136,7 +136,7 @@ def available() -> int:
 
 
 def require(size: float, what: str, change: str) -> None:
-    """Refuse work that needs more memory than available, or more than `MOST`.
+    """Refuse work that needs more memory than available, or more than `MOST_MEMORY`.
 
     Args:
         size: Bytes that it needs.
@@ -149,11 +149,11 @@ def require(size: float, what: str, change: str) -> None:
     if size < _SMALL:
         return
     there = available()
-    most = min(limit(MOST), limit(there))
+    most = min(limit(MOST_MEMORY), limit(there))
     if size > most:
         why = (
             f"there are {format_bytes(there)}"
-            if there < limit(MOST)
+            if there < limit(MOST_MEMORY)
             else f"at most {format_bytes(most)} are allowed"
         )
         raise ShortageError(
