@@ -23,7 +23,6 @@ reveal.
 Runs of public models are obfuscated, too. An attack with a list of these models names them: it compares the total
 gradients that replicas reduce with the models' parameter counts. Its shares have 95 % intervals.
 """
-_PATH = click.Path(path_type=Path)
 
 
 @click.command(
