@@ -44,7 +44,7 @@ MAY = {
     "base/allowed.py": "/proc", "base/reading.py": "the one place",
     "base/packing.py": "the one place", "base/json_text.py": "the one place",
     "base/files.py": WRITES,
-    "base/document.py": CHECKED, "cli/__init__.py": OURS, "cli/command.py": OURS,
+    "base/document.py": CHECKED, "cli/__init__.py": OURS, "cli/command.py": OURS, "cli/options.py": OURS,
     "cli/programs.py": "the head of a program, to see whether it is ours", "cli/values.py": OURS,
     "compute/_supervise.py": "with consent", "compute/_supervised.py": "with consent",
     "compute/program.py": "answers of a program, bounded", "convert/collect.py": WRITES,
