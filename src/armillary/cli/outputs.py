@@ -21,8 +21,8 @@ from armillary.cli.values import LINKS, OUTPUT
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from armillary.engine.common.multi_job import JobsResult
     from armillary.engine.common.timeline import Timeline
+    from armillary.engine.multi_job import JobsResult
     from armillary.explore.result import Result
     from armillary.report.page.shown import Shown
 

@@ -30,7 +30,7 @@ from armillary.cli.outputs import Outputs, output_options, say, working
 from armillary.cli.values import complete_software
 
 if TYPE_CHECKING:
-    from armillary.engine.common.multi_job import JobsResult
+    from armillary.engine.multi_job import JobsResult
     from armillary.explore.result import Result
     from armillary.platform.files.native import Study
     from armillary.platform.model import Platform
@@ -300,7 +300,7 @@ def study_jobs(
 ) -> JobsResult:
     """Simulate the jobs of a study; jobs with the same workload and number of NPUs share a trace."""
     from armillary.base.errors import InputError
-    from armillary.engine.common.multi_job import simulate_jobs
+    from armillary.engine.multi_job import simulate_jobs
     from armillary.trace.compose import PlacedJob
     from armillary.workload import study_trace
 

@@ -19,7 +19,7 @@ from armillary.report.time_breakdown import breakdown
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from armillary.engine.common.multi_job import JobRun, JobsResult
+    from armillary.engine.multi_job import JobRun, JobsResult
 
 OTHERS_SHOWN = 1
 

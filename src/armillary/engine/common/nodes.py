@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
 from armillary.engine.common import layout as lk
-from armillary.engine.common.network import LIMIT
 from armillary.platform.model import Platform
 from armillary.trace import CollectiveType, Graph, NodeType
 from armillary.trace.columns import COMMUNICATION
+from armillary.trace.graph import LIMIT
 from armillary.trace.node import REPLAY_ONLY
 from armillary.trace.structure import validate
 

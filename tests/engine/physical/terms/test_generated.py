@@ -9,7 +9,7 @@ import pytest
 
 import armillary
 from armillary.base.errors import InputError
-from armillary.engine.common.multi_job import simulate_jobs
+from armillary.engine.multi_job import simulate_jobs
 from armillary.explore.term_costs import term_costs, with_terms
 from armillary.platform.files.native import load_platform
 from armillary.platform.kernels import Terms

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import armillary
 from armillary import PlacedJob, simulate_jobs
 from armillary.base.errors import InputError
-from armillary.engine.common.multi_job import JobsResult
+from armillary.engine.multi_job import JobsResult
 from armillary.platform.kernels import Jitter
 from armillary.platform.memory import LocalMemory, RemoteMemory
 from armillary.platform.model import Npu, Platform
