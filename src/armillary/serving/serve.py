@@ -68,6 +68,10 @@ def find_rate(
         )
     if len(requests) < 2:
         raise InputError("find-rate: one request has no rate, expected more")
+    if requests.at_once:
+        raise InputError(
+            "find-rate: all requests that follow no others come at once, expected such that come one after another"
+        )
     served = _service(model, machine, requests, options, seed)
 
     def good(speed: float) -> float:
