@@ -47,7 +47,7 @@ def test_a_run_is_refused_before_it_begins(tmp_path: Path, monkeypatch: pytest.M
     trace = small_trace(1000)
     write_trace(tmp_path / "w", trace)
     monkeypatch.setattr(allowed, "available", lambda: 1 << 25)
-    monkeypatch.setattr(allowed, "_SMALL", 0)
+    monkeypatch.setattr(allowed, "SMALL", 0)
     check_memory(trace, fold=True)
     with pytest.raises(
         ShortageError, match=r"simulating 100,000 nodes of all ranks takes about .*or folding"
@@ -99,6 +99,6 @@ def test_the_limit_of_a_control_group_counts(tmp_path: Path) -> None:
         "stat": "active_file 50000\ninactive_file 1",
     }.items():
         (tmp_path / f"memory.{name}").write_text(text)
-    assert allowed._left(tmp_path, "memory.max", "memory.current") == 150_001
+    assert allowed.left_in_group(tmp_path, "memory.max", "memory.current") == 150_001
     (tmp_path / "memory.max").write_text("max\n")
-    assert allowed._left(tmp_path, "memory.max", "memory.current") > 1 << 60
+    assert allowed.left_in_group(tmp_path, "memory.max", "memory.current") > 1 << 60

@@ -27,7 +27,7 @@ MOST_MEMORY = 8e9
 SIMULATED = 1200
 """Bytes that a node of a simulated rank takes at the peak: 1,130 measured for steps of Llama 2 7B, physical, folded."""
 _UNLIMITED = 1 << 62
-_SMALL = 1 << 26
+SMALL = 1 << 26
 """Bytes that are never refused: to ask takes longer than to use them."""
 
 
@@ -146,7 +146,7 @@ def require(size: float, what: str, change: str) -> None:
     Raises:
         ShortageError: there is less.
     """
-    if size < _SMALL:
+    if size < SMALL:
         return
     there = available()
     most = min(limit(MOST_MEMORY), limit(there))
@@ -189,13 +189,14 @@ def _of_group() -> int:
                 # A group has the limits of all around it; in a container only the root may be there.
                 group = root / name.lstrip("/")
                 for folder in (group, *group.parents):
-                    left = min(left, _left(folder, *names))
+                    left = min(left, left_in_group(folder, *names))
                     if folder == root:
                         break
     return left
 
 
-def _left(folder: Path, most: str, used: str) -> int:
+def left_in_group(folder: Path, most: str, used: str) -> int:
+    """Return the bytes that a control group leaves, by the names of its files."""
     try:
         text = (folder / most).read_text("ascii").strip()
         if text == "max":

@@ -103,7 +103,7 @@ def bound(timeline: Timeline, free: AbstractSet[str] = frozenset()) -> Bound:
     least = np.concatenate([least_ticks(timeline, cls, free) for cls in range(len(timeline.finish))])
     # A collective that uses a free dimension may take no time at all, whatever else it uses.
     least[_unknown(timeline, free)] = 0
-    head, tail = _longest(timeline, least)
+    head, tail = heads_and_tails(timeline, least)
     parts = []
     if "network" not in free:
         parts += _ports(timeline, free, head, tail)
@@ -142,7 +142,7 @@ def least_ticks(timeline: Timeline, cls: int, free: AbstractSet[str] = frozenset
     return np.where(zero, 0, least)
 
 
-def _longest(timeline: Timeline, least: Ticks, mode: Mode | None = None) -> tuple[Ticks, Ticks]:
+def heads_and_tails(timeline: Timeline, least: Ticks, mode: Mode | None = None) -> tuple[Ticks, Ticks]:
     """Return head and tail (see the kernel) of all nodes of all classes."""
     head, tail = np.zeros((2, len(least)), np.int64)
     tables = [timeline.table(cls) for cls in range(len(timeline.finish))]
