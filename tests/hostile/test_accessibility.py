@@ -33,6 +33,8 @@ PAGES = {
     "machine": "machine show dgx-superpod-h100",
     "sweep": "sweep sweep.yaml --workers 1",
     "validate": "validate selective-table-5",
+    "plan": "plan llama-3-8b --machine dgx-h100 --batch 8 --sequence 1024",
+    "reproduce": "validate reproduce all --only gemm-share",
     "graph": "trace graph made/rank.0.et --out",
 }
 

@@ -25,12 +25,19 @@ def paths(found, labels):
 def test_every_node_is_in_one_group_and_no_group_is_long(data):
     n = data.draw(st.integers(1, 700))
     calls = data.draw(st.booleans())
+
+    def above(at):
+        return [data.draw(st.integers(max(0, at - 9), at - 1)) if at < 40 else at // 30]
+
     names = st.sampled_from(["a.b.c", "a.b.d", "a/e", "aten::add", "void f(int)", "..", ""])
     nodes = [
-        Node(at, data.draw(names) if at < 40 else f"m.{at // 90}.x",
-             ctrl_deps=[data.draw(st.integers(max(0, at - 9), at - 1)) if at < 40 else at // 30] if calls and at else [])
+        Node(
+            at,
+            data.draw(names) if at < 40 else f"m.{at // 90}.x",
+            ctrl_deps=above(at) if calls and at else [],
+        )
         for at in range(n)
-    ]  # fmt: skip
+    ]
     drawn = drawing(graph_of(nodes))
     found = tree(drawn)
     assert len(found.group) == n and 0 <= found.group.min() <= found.group.max() < len(found.parent)

@@ -72,7 +72,11 @@ def page_data(drawn: Drawing) -> dict[str, Any]:
             "kind": boxes.kind.tolist(),
             "ns": boxes.duration.tolist(),
             "bytes": boxes.size.tolist(),
-            **({"count": None, **_details(graph, strings)} if boxes.how == "none" else {"count": boxes.count.tolist()}),
+            **(
+                {"count": None, **_details(graph, strings)}
+                if boxes.how == "none"
+                else {"count": boxes.count.tolist()}
+            ),
         },
         "edges": {
             "src": boxes.src.tolist(),

@@ -96,7 +96,9 @@ def places(drawn: Drawing) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     columns = max(1, round(math.sqrt(len(size) * pitch[1] / (max(widest, 1) * pitch[0]))))
     deep = -(-len(size) // columns)
     x, y = np.empty(n), np.empty(n)
-    x[order] = (along % _ACROSS + (widest - size[row]) / 2 + row // deep * widest) * pitch[0] + BOX[0] / 2 + GAP[0]
+    x[order] = (
+        (along % _ACROSS + (widest - size[row]) / 2 + row // deep * widest) * pitch[0] + BOX[0] / 2 + GAP[0]
+    )
     y[order] = row % deep * pitch[1] + BOX[1] / 2 + 8
     return x, y
 

@@ -1,7 +1,7 @@
 """The nodes of a trace in nested groups of few entries each, as a page opens them.
 
-Calls nest where a trace records them, as PyTorch's do. Elsewhere nodes that follow each other and share a micro-batch, a
-layer or a module, as their attributes and dotted names say, are a group. What is still too long is cut into runs.
+Calls nest where a trace records them, as PyTorch's do. Elsewhere nodes that follow each other and share a micro-batch,
+a layer or a module, as their attributes and dotted names say, are a group. What is still too long is cut into runs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from armillary.report.trace_drawing import Drawing, callers
 I64 = NDArray[np.int64]
 
 FEW = 24
-"""Most entries of a group: boxes of a screen of 1280 × 900 pixels at their full size."""
+"""Most entries of a group: boxes of a screen of 1280 by 900 pixels at their full size."""
 _DEEPEST = 60
 """Control dependencies that nest deeper say an order, not calls: those of seven recorded PyTorch programs nest 6 to 11
 deep, and each module of modules adds one."""
@@ -55,7 +55,9 @@ def tree(drawn: Drawing) -> Tree:
     else:
         caller = callers(drawn.graph)
         # Nodes of the network or the device may have no caller; of recorded programs, 96 to 100 % have one.
-        calls = len(caller) > 0 and (caller != np.arange(len(caller))).mean() > 0.5 and _depth(caller) <= _DEEPEST
+        calls = (
+            len(caller) > 0 and (caller != np.arange(len(caller))).mean() > 0.5 and _depth(caller) <= _DEEPEST
+        )
         if calls:
             _fill_calls(root, caller.tolist(), drawn.labels)
         else:
@@ -68,9 +70,7 @@ def tree_of_boxes(nodes: Drawing, boxes: Drawing) -> Tree:
     members: list[list[int | _Group]] = [[] for _ in range(boxes.n_boxes)]
     for node, box in enumerate(boxes.box.tolist()):
         members[box].append(node)
-    root = _Group(
-        nodes.graph.source, [_Group(*each) for each in zip(boxes.labels, members, strict=True)]
-    )
+    root = _Group(nodes.graph.source, [_Group(*each) for each in zip(boxes.labels, members, strict=True)])
     return _numbered(root, nodes.labels)
 
 
@@ -111,7 +111,9 @@ def _fill_runs(root: _Group, paths: Iterator[tuple[str, ...]]) -> None:
     """Put nodes that follow each other, and share the beginning of their paths, into a group."""
     around, before = [root], ()
     for node, path in enumerate(paths):
-        shared = next((at for at, pair in enumerate(zip(path, before, strict=False)) if pair[0] != pair[1]), None)
+        shared = next(
+            (at for at, pair in enumerate(zip(path, before, strict=False)) if pair[0] != pair[1]), None
+        )
         del around[1 + (min(len(path), len(before)) if shared is None else shared) :]
         for name in path[len(around) - 1 :]:
             inner = _Group(name)
