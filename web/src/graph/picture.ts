@@ -87,7 +87,7 @@ export class Picture {
     if (group) made.append(svg("rect", { x: left + 4, y: top + 4, width: WIDTH, height: HEIGHT, rx: 4, class: "under" }));
     made.append(svg("rect", { x: left, y: top, width: WIDTH, height: HEIGHT, rx: 4, class: "face" }), svg("rect", { x: left, y: top, width: 5, height: HEIGHT, fill: tint }));
     if (this.graph.ns[thing]) made.append(svg("rect", { x: left + 5, y: top + HEIGHT - 3, width: ((WIDTH - 5) * this.graph.ns[thing]!) / most, height: 3, fill: tint }));
-    made.append(svg("text", { x: left + 11, y: top + (summary ? 15 : 22) }, cut(this.graph.label(thing), group ? LETTERS - 2 : LETTERS)));
+    made.append(svg("text", { x: left + 11, y: top + (summary ? 15 : 22) }, cut(this.graph.label(thing), group ? LETTERS - 4 : LETTERS)));
     if (summary) made.append(svg("text", { x: left + 11, y: top + 28, class: "small" }, cut(summary, 30)));
     if (group) made.append(svg("text", { x: left + WIDTH - 14, y: top + 15, "aria-hidden": "true" }, "+"));
     made.append(svg("title", {}, `${this.graph.name(thing)}\n${this.graph.facts(thing).slice(0, 12).map(([key, value]) => `${key}: ${value}`).join("\n")}`));
