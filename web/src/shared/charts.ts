@@ -10,7 +10,8 @@ export function chart(element: HTMLElement, option: () => EChartsCoreOption): EC
   draw();
   onTheme(draw);
   new ResizeObserver(() => {
-    // It calls at once, too: a chart of 10,000 points is not drawn again for that.
+    // It calls at once, too: a chart of 10,000 points is not drawn again for that. And after a chart is gone.
+    if (drawn.isDisposed()) return;
     if (drawn.getWidth() !== element.clientWidth || drawn.getHeight() !== element.clientHeight) drawn.resize();
   }).observe(element);
   return drawn;
