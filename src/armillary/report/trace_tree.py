@@ -109,13 +109,14 @@ def _paths(drawn: Drawing) -> Iterator[tuple[str, ...]]:
 
 def _fill_runs(root: _Group, paths: Iterator[tuple[str, ...]]) -> None:
     """Put nodes that follow each other, and share the beginning of their paths, into a group."""
-    around, before = [root], ()
+    around = [root]
+    before: tuple[str, ...] = ()
     for node, path in enumerate(paths):
-        shared = next(
-            (at for at, pair in enumerate(zip(path, before, strict=False)) if pair[0] != pair[1]), None
-        )
-        del around[1 + (min(len(path), len(before)) if shared is None else shared) :]
-        for name in path[len(around) - 1 :]:
+        shared = 0
+        while shared < min(len(path), len(before)) and path[shared] == before[shared]:
+            shared += 1
+        del around[1 + shared :]
+        for name in path[shared:]:
             inner = _Group(name)
             around[-1].entries.append(inner)
             around.append(inner)

@@ -71,8 +71,8 @@ class View implements Scene {
     this.runOf = packed.groups.flatMap((group) => Array<number>(group.tracks).fill(group.run ?? 0));
     this.shifts = Array<number>(Math.max(0, ...this.runOf) + 1).fill(0);
     if (this.shifts.length > 1) {
-      this.aligning.push(button("align here", "Move the other runs so that what was clicked begins at the same time", () => this.align()),
-        button("align starts", "Let all runs begin at the same time", () => this.shift((run) => -this.shifts[run]!)));
+      this.aligning.push(button("align here", "align here: move the other runs so that what was clicked begins at the same time", () => this.align()),
+        button("align starts", "align starts: let all runs begin at the same time", () => this.shift((run) => -this.shifts[run]!)));
       this.aligning[0]!.disabled = true;
     }
     host.append(
