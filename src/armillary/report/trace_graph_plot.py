@@ -55,7 +55,7 @@ def plot_graph(drawn: Drawing, path: Path) -> None:
         chosen = np.flatnonzero((drawn.dependency == CTRL) == ctrl).tolist()
         lines = [_line(x_of, y_of, int(drawn.src[edge]), int(drawn.dst[edge])) for edge in chosen]
         axes.add_collection(
-            LineCollection(lines, colors="#5b6b8088", linewidths=0.7 * scale, linestyles=style)
+            LineCollection(lines, colors="#5b6b8088", linewidths=0.7 * scale, linestyles=style, zorder=0)
         )
     columns = (x_of.tolist(), y_of.tolist(), drawn.labels, drawn.notes, drawn.kind.tolist())
     for x, y, label, note, kind in zip(*columns, strict=True):
@@ -104,6 +104,11 @@ def places(drawn: Drawing) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def _line(x: NDArray[np.float64], y: NDArray[np.float64], src: int, dst: int) -> list[tuple[float, float]]:
-    """Return the points of an edge; one that passes rows leaves and arrives upright."""
+    """Return the points of an edge; one that passes rows does so in the gap beside its upper box."""
     begin, end = (float(x[src]), float(y[src]) + BOX[1] / 2), (float(x[dst]), float(y[dst]) - BOX[1] / 2)
-    return [begin, (begin[0], begin[1] + 8), (end[0], end[1] - 8), end]
+    points = [begin, (begin[0], begin[1] + 8), (end[0], end[1] - 8), end]
+    if end[1] - begin[1] > GAP[1]:
+        # Side by side, as far as the gap has room.
+        gap = begin[0] + BOX[0] / 2 + 3 + dst % 5 * 3
+        points[2:2] = [(gap, begin[1] + 14), (gap, end[1] - 14)]
+    return points
