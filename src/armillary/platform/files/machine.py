@@ -115,7 +115,7 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
             _fit(collectives, dimensions, document, (*path, "collectives")),
         ),
         remote_memory=remote_memory(remote, folder) if remote else RemoteMemory(),
-        storage=storage(model.storage),
+        storage=_storage(model, topology, document, (*path, "storage")),
         groups=groups,
         scheduling=model.scheduling,
         stragglers=_per_rank(document, (*path, "stragglers"), model.stragglers, npus, _time),
@@ -185,6 +185,19 @@ def _packets(model: PlatformFile, document: Document, path: KeyPath) -> Packets:
         return replace(packets, source=f"{document.where(path)}: {key_text(path)}")
     except ValidationError as error:
         raise first_error(document, error, path) from None
+
+
+def _storage(
+    model: PlatformFile, network: Network | None, document: Document, path: KeyPath
+) -> values.Storage | None:
+    with placed(document, path):
+        found = storage(model.storage)
+        # The places of a network of dimensions are known once its graph is built.
+        if found and found.at and network:
+            from armillary.platform.topology.attached import places
+
+            places(network.topology, found.at)
+    return found
 
 
 def _variation(
