@@ -13,8 +13,6 @@ from armillary.explore.codesign.load import Codesign
 from armillary.explore.codesign.workload import Taken
 from armillary.explore.codesign.worth import Worth
 from armillary.explore.training.fitted import NORMAL
-from armillary.report.page.blocks import Block
-from armillary.report.page.shown import Shown
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,7 @@ class Beyond:
 
 
 @dataclass(frozen=True)
-class Designs(Shown):
+class Designs:
     """The result of a search for a machine.
 
     Attributes:
@@ -109,17 +107,6 @@ class Designs(Shown):
     ideal: float
     beyond: Mapping[tuple[str, ...], Beyond]
     rejected: Mapping[str, str]
-
-    @property
-    def title(self) -> str:
-        """What was looked for."""
-        return f"Machine for {', '.join(each.name for each in self.asked.mix)}"
-
-    def blocks(self, *, changes: bool = True) -> list[Block]:
-        """Return the blocks of the page, see `Shown.blocks`."""
-        from armillary.explore.codesign.page import page_blocks
-
-        return page_blocks(self)
 
     @property
     def best(self) -> Design:

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from armillary.explore.codesign.found import Designs
 from armillary.explore.codesign.show import against, assumed, binding, headline, reasons
 from armillary.explore.codesign.worth import TITLES
 from armillary.report.page.blocks import Block, lines, table, text
 from armillary.report.page.blocks import headline as answer
+from armillary.report.page.shown import Shown
 
 
-def page_blocks(found: Designs) -> list[Block]:
-    """Return the blocks of the page."""
+@dataclass(frozen=True)
+class ShownDesigns(Designs, Shown):
+    """The result of a search for a machine, which shows itself as a page."""
+
+    @property
+    def title(self) -> str:
+        """What was looked for."""
+        return f"Machine for {', '.join(each.name for each in self.asked.mix)}"
+
+    def blocks(self, *, changes: bool = True) -> list[Block]:
+        """Return the blocks of the page, see `Shown.blocks`."""
+        return _blocks(self)
+
+
+def _blocks(found: Designs) -> list[Block]:
     budget = [(name, f"{TITLES[name]}, {'W' if name == 'power' else 'USD'}") for name in found.asked.budget]
     first, *rest = headline(found)
     name, _, said = first.removeprefix("Best: ").partition(", ")

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from armillary.base.units import format_count
 from armillary.explore.codesign.found import Design, Designs
-from armillary.explore.codesign.search import amount
-from armillary.explore.codesign.worth import TITLES
+from armillary.explore.codesign.worth import TITLES, amount
 
 if TYPE_CHECKING:
     from rich.table import Table

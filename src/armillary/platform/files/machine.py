@@ -28,7 +28,7 @@ from armillary.platform.files.study_schema import Peaks, PlatformFile, terms_of
 from armillary.platform.files.variation_schema import variation_of
 from armillary.platform.kernels import Jitter
 from armillary.platform.limits import POSITIVE, TIME, placed
-from armillary.platform.memory import RemoteMemory
+from armillary.platform.memory import RemoteMemory, Storage
 from armillary.platform.model import AstraSimSystem, Packets, Platform, ProfileName
 from armillary.platform.network import Dimension, NetworkChoice
 from armillary.platform.profiles import NOT_ASTRA_SIM, astra_sim_conflicts
@@ -189,7 +189,7 @@ def _packets(model: PlatformFile, document: Document, path: KeyPath) -> Packets:
 
 def _storage(
     model: PlatformFile, network: Network | None, document: Document, path: KeyPath
-) -> values.Storage | None:
+) -> Storage | None:
     with placed(document, path):
         found = storage(model.storage)
         # The places of a network of dimensions are known once its graph is built.
