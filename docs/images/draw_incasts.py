@@ -68,7 +68,7 @@ def draw(path: Path) -> None:
     axes[-1].set_xlim(0, SHOWN)
     axes[-1].set_xlabel("ms; bars on top: arrivals of flows; dotted: the link has carried all once")
     figure.suptitle(
-        "15 to 1, 2 MB each at 100 Gb/s: filled what waits for the last link, line how full it is",
+        "15 to 1, 2 MB each at 100 Gb/s. Area: bytes that wait for the last link. Line: its utilisation",
         fontsize=10,
     )
     figure.savefig(path, dpi=110)

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from armillary.base.allowed import allow
     from armillary.convert.collect import collect
     from armillary.engine import simulate
-    from armillary.engine.common.multi_job import simulate_jobs
     from armillary.engine.common.timeline import Timeline
+    from armillary.engine.multi_job import simulate_jobs
     from armillary.explore.codesign.search import plan_machine
     from armillary.explore.compare.comparison import compare
     from armillary.explore.deploy.choose import plan_serving
@@ -58,7 +58,7 @@ _lazy = lazy(
         ".base.allowed": ("allow",),
         ".convert.collect": ("collect",),
         ".engine": ("simulate",),
-        ".engine.common.multi_job": ("simulate_jobs",),
+        ".engine.multi_job": ("simulate_jobs",),
         ".engine.common.timeline": ("Timeline",),
         ".explore.codesign.search": ("plan_machine",),
         ".explore.compare.comparison": ("compare",),

@@ -277,7 +277,7 @@ def _loaded(
     workload: str | Path | Trace, platform: Platform, flags: TextFlags | None = None
 ) -> tuple[Trace, Platform]:
     """Return the trace for a machine, and the machine with a warning about ranks that have no NPU."""
-    from armillary.base.memory import SIMULATED
+    from armillary.base.allowed import SIMULATED
     from armillary.trace import Trace, load_trace
 
     if isinstance(workload, Trace):

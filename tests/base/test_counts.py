@@ -9,7 +9,7 @@ import pytest
 import armillary
 from armillary.base import counts
 from armillary.base.errors import InputError, ShortageError
-from armillary.collective.chunk_order import plain_sizes
+from armillary.collective.rounds import plain_sizes
 from armillary.explore.search.run import search
 from armillary.explore.sweep import load_sweep
 from armillary.lab.learned.requests import read_request

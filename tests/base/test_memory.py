@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from armillary.base import memory
-from armillary.base.allowed import allow
+from armillary.base import allowed
+from armillary.base.allowed import allow, available, require
 from armillary.base.errors import ShortageError
-from armillary.base.memory import available, require
 from armillary.engine import check_memory
 from armillary.trace import GraphBuilder, Trace, load_trace, write_trace
 
@@ -22,7 +21,7 @@ def test_there_is_some() -> None:
 
 
 def test_what_is_too_much_names_the_estimate_and_the_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "available", lambda: 1 << 30)
+    monkeypatch.setattr(allowed, "available", lambda: 1 << 30)
     with pytest.raises(ShortageError) as caught:
         require(3 << 30, "this", "fewer ranks")
     assert str(caught.value) == (
@@ -32,7 +31,7 @@ def test_what_is_too_much_names_the_estimate_and_the_change(monkeypatch: pytest.
     assert caught.value.exit_code == 4
     with allow(limits=3.1):
         require(3 << 30, "this", "fewer ranks")
-    monkeypatch.setattr(memory, "available", lambda: 1 << 40)
+    monkeypatch.setattr(allowed, "available", lambda: 1 << 40)
     with pytest.raises(ShortageError, match=r"about 9.313 GiB of memory, and at most 7.451 GiB are allowed"):
         require(1e10, "this", "fewer ranks")
 
@@ -47,8 +46,8 @@ def small_trace(ranks: int = 2) -> Trace:
 def test_a_run_is_refused_before_it_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = small_trace(1000)
     write_trace(tmp_path / "w", trace)
-    monkeypatch.setattr(memory, "available", lambda: 1 << 25)
-    monkeypatch.setattr(memory, "_SMALL", 0)
+    monkeypatch.setattr(allowed, "available", lambda: 1 << 25)
+    monkeypatch.setattr(allowed, "SMALL", 0)
     check_memory(trace, fold=True)
     with pytest.raises(
         ShortageError, match=r"simulating 100,000 nodes of all ranks takes about .*or folding"
@@ -86,7 +85,7 @@ def test_memory_that_ends_is_one_line(end: str) -> None:
 def test_the_limit_of_a_process_counts() -> None:
     source = """
 import resource
-from armillary.base.memory import available
+from armillary.base.allowed import available
 resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31))
 assert 0 < available() < 1 << 31
 """
@@ -100,6 +99,6 @@ def test_the_limit_of_a_control_group_counts(tmp_path: Path) -> None:
         "stat": "active_file 50000\ninactive_file 1",
     }.items():
         (tmp_path / f"memory.{name}").write_text(text)
-    assert memory._left(tmp_path, "memory.max", "memory.current") == 150_001
+    assert allowed.left_in_group(tmp_path, "memory.max", "memory.current") == 150_001
     (tmp_path / "memory.max").write_text("max\n")
-    assert memory._left(tmp_path, "memory.max", "memory.current") > 1 << 60
+    assert allowed.left_in_group(tmp_path, "memory.max", "memory.current") > 1 << 60

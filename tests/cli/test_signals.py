@@ -15,8 +15,8 @@ BEGIN = """\
 import hashlib, multiprocessing, os, signal, sys, time
 from armillary.base.files import replacing
 from armillary.base.pool import process_pool
-from armillary.cli import signals
-from armillary.cli.signals import Ended, ended_cleanly
+from armillary.cli import command
+from armillary.cli.command import Ended, ended_cleanly
 
 def work():
 {work}
@@ -91,7 +91,7 @@ def test_what_is_half_written_is_removed(tmp_path: Path, stop: signal.Signals) -
 
 
 def test_what_computes_and_does_not_listen_ends_all_the_same(tmp_path: Path) -> None:
-    run, _ = started(tmp_path, COMPUTES, "signals.PATIENCE = 0.1")
+    run, _ = started(tmp_path, COMPUTES, "command.PATIENCE = 0.1")
     run.terminate()
     assert run.wait(100) == 143
 
@@ -100,14 +100,14 @@ def test_what_computes_and_does_not_listen_ends_all_the_same(tmp_path: Path) -> 
 def test_a_signal_that_c_swallows_comes_again(tmp_path: Path, stop: signal.Signals) -> None:
     # A shell in the background hands down that interrupts are ignored.
     python = "signal.signal(signal.SIGINT, signal.default_int_handler)"
-    run, _ = started(tmp_path, SWALLOWS, f"signals.PATIENCE = 300; {python}")
+    run, _ = started(tmp_path, SWALLOWS, f"command.PATIENCE = 300; {python}")
     run.send_signal(stop)
     # SIGINT stays an error of Python's own, whose process ends by the signal.
     assert run.wait(100) == (143 if stop is signal.SIGTERM else -signal.SIGINT)
 
 
 def test_a_signal_that_is_ignored_stays_so_and_one_to_a_child_is_its_own(tmp_path: Path) -> None:
-    run, _ = started(tmp_path, FORKS, "signals.PATIENCE = 0.1; signal.signal(signal.SIGHUP, signal.SIG_IGN)")
+    run, _ = started(tmp_path, FORKS, "command.PATIENCE = 0.1; signal.signal(signal.SIGHUP, signal.SIG_IGN)")
     run.send_signal(signal.SIGHUP)
     assert run.wait(100) == 0 and run.stdout and run.stdout.read() == "-15\n"
 

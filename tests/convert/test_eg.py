@@ -17,7 +17,7 @@ from armillary.convert import Converted, front_end
 from armillary.convert.eg_wire import FIELDS
 from armillary.platform import Collectives, Dimension, LocalMemory, Npu, Platform
 from armillary.trace import CollectiveType, GraphBuilder, NodeType, Trace, nodes_of, read_graph, write_trace
-from armillary.trace._check import validate
+from armillary.trace.structure import validate
 
 INVALID, LOAD, STORE, COMP, SEND, RECV, COLL = range(7)
 

@@ -15,7 +15,7 @@ from armillary.convert import Converted, front_end, report
 from armillary.convert.flexflow.task_graph import read_tasks
 from armillary.platform import Collectives, Dimension, LocalMemory, Npu, Platform
 from armillary.trace import NodeType, Trace, nodes_of
-from armillary.trace._check import validate
+from armillary.trace.structure import validate
 
 NAMES = [
     "alexnet.1", "alexnet.4", "alexnet.16", "alexnet.64", "cifar10_cnn.64", "inception.1", "inception.4",

@@ -15,7 +15,7 @@ from armillary.base.errors import InputError
 from armillary.convert import Converted, front_end, report
 from armillary.platform import Dimension, Platform
 from armillary.trace import Graph, NodeType, nodes_of, read_graph, write_trace
-from armillary.trace._check import validate
+from armillary.trace.structure import validate
 
 
 def ring(n: int, coll: str = "allreduce") -> str:

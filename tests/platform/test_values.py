@@ -30,11 +30,10 @@ from armillary.platform import (
     RemoteMemory,
     SharedBus,
 )
-from armillary.platform.collectives import CHUNK_ORDERS, Algorithm
-from armillary.platform.kernels import Interval
+from armillary.platform.collectives import CHUNK_ORDERS, Algorithm, FitChoice, HostPath
+from armillary.platform.kernels import Interval, Terms
 from armillary.platform.model import Packets, SchedulingName
 from armillary.platform.network import InNetwork
-from armillary.platform.terms import FitChoice, HostPath, Terms
 
 DIMENSION = {"name": "d", "topology": "Ring", "size": 4, "bandwidth": "50 GB/s", "latency": "1 us"}
 

@@ -49,7 +49,7 @@ from armillary.report import (
     to_json,
     write_perfetto,
 )
-from armillary.report.link_picture import _panels, _shares, write_links
+from armillary.report.link_picture import busiest_panels, link_shares, write_links
 from armillary.report.links import hot_spot_line, write_links_csv
 
 
@@ -265,14 +265,14 @@ def test_every_link_is_found_where_it_is_drawn(name):
     top: Topology = SHAPES[name][0]
     for link in np.linspace(0, top.links - 1, 12).astype(int).tolist():
         network, seen = made(top, {link: 4}), 0
-        for panel in _panels(network):
+        for panel in busiest_panels(network):
             ways = [
                 way
                 for one in panel.lines
                 if -1 not in one.members
                 for way in (one.members, one.members[::-1])
             ]
-            share, _ = _shares(panel, network, ways)
+            share, _ = link_shares(panel, network, ways)
             tail, head = (int(panel.ends[side, link]) for side in (0, 1))
             hot = {ways[i] for i in np.flatnonzero(share)}
             assert hot <= {(tail, head)}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from armillary.engine.common.timeline import Timeline
 from armillary.report import bound, bound_line
-from armillary.report.lower_bound import _longest, quick_bound
+from armillary.report.lower_bound import heads_and_tails, quick_bound
 
 SWITCH = {"name": "wafer", "topology": "Switch", "size": 512, "latency_ns": 10.0}
 
@@ -146,8 +146,8 @@ def test_it_is_never_above_the_run(build, nodes, tail, shuffled):
     assert found.ticks <= finish
     assert quick_bound(made) <= found.ticks
     assert all(bound(made, {what}).ticks <= found.ticks for what in ("compute", "network", "dimension 1"))
-    compiled = _longest(made, made.node_least, "compiled")
-    for one, other in zip(compiled, _longest(made, made.node_least, "interpreted"), strict=True):
+    compiled = heads_and_tails(made, made.node_least, "compiled")
+    for one, other in zip(compiled, heads_and_tails(made, made.node_least, "interpreted"), strict=True):
         assert one.tolist() == other.tolist()
     ends = {}
     for i, node in enumerate(nodes):

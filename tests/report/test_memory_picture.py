@@ -6,7 +6,7 @@ import pytest
 
 from armillary.base.errors import InputError
 from armillary.cli.outputs import show_table
-from armillary.report.memory_picture import _reduced, memory_picture
+from armillary.report.memory_picture import memory_picture, reduced
 from armillary.report.memory_tables import advice_line, advice_table, memory_table
 from armillary.workload.layers.layer import Layer
 from armillary.workload.memory.advice import advise
@@ -44,7 +44,7 @@ def test_pictures(tmp_path, suffix):
 
 def test_long_timelines_keep_their_peak():
     found = footprint([LAYERS], PLAN.model_copy(update={"batch": 2048}), 0)
-    kept = _reduced(found)
+    kept = reduced(found)
     assert len(found.total) > len(kept) == 1500 and found.at in kept
 
 

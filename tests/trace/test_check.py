@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from armillary.base.errors import InputError
 from armillary.trace import GraphBuilder, Node, check, decode, graph_of, info
-from armillary.trace._check import validate
-from armillary.trace.structure import find_cycle
+from armillary.trace.structure import find_cycle, validate
 
 
 def messages(nodes: list[Node]) -> list[str]:

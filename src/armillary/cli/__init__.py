@@ -18,9 +18,8 @@ import click
 
 from armillary.base.errors import ArmillaryError
 from armillary.base.hints import nearest, one_line, whole_number
-from armillary.base.terminal import printable_output
-from armillary.cli.command import LazyGroup
-from armillary.cli.signals import Ended, ended_cleanly
+from armillary.base.text import printable_output
+from armillary.cli.command import Ended, LazyGroup, ended_cleanly
 
 GROUPS = {
     "How long does it take?": {

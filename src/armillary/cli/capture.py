@@ -35,7 +35,7 @@ def _ranks(_: click.Context, param: click.Parameter, text: str) -> str | tuple[i
 @click.command(
     cls=Command,
     help=f"{COMMANDS['capture']}\n\nSCRIPT runs unchanged, without a GPU and without memory for its tensors, until its "
-    "third optimizer step is recorded. Options stand before SCRIPT, its arguments after it. What it prints is dropped.",
+    "third optimizer step is recorded. Put options before SCRIPT and its arguments after it. Its output is discarded.",
     # Options after SCRIPT belong to the script.
     context_settings={"allow_interspersed_args": False},
     examples=(
@@ -44,18 +44,18 @@ def _ranks(_: click.Context, param: click.Parameter, text: str) -> str | tuple[i
     ),
 )
 @ranks_option("Ranks of the program.", default=1, show_default=True)
-@device_option("The GPU that `torch.cuda` answers as.", default="h100", show_default=True)
+@device_option("GPU that the script sees.", default="h100", show_default=True)
 @option(
     "--run", "run", default="auto", show_default=True, callback=_ranks, metavar="auto|all|RANK,…",
-    help="Ranks to run; auto: first, last, one of each pipeline stage and one at random; all, if these differ.",
+    help="Ranks to run; auto: the first, the last, one per pipeline stage and one at random, or all if these differ.",
 )  # fmt: skip
 @option(
     "--step", type=click.IntRange(0), default=3, show_default=True,
-    help="Step to record, or the last one of a script with fewer; 0: all of the script.",
+    help="Optimizer step to record; a script with fewer steps: the last one; 0: the whole script.",
 )  # fmt: skip
 @option("-m", "--module", "module", is_flag=True, help="SCRIPT is the name of a module.")
 @option(
-    "-o", "--out", type=OUTPUT_FOLDER, required=True, metavar="DIR", help="Where the files of the ranks go."
+    "-o", "--out", type=OUTPUT_FOLDER, required=True, metavar="DIR", help="Folder for the recorded ranks."
 )
 @option(
     "--traces",
@@ -63,7 +63,7 @@ def _ranks(_: click.Context, param: click.Parameter, text: str) -> str | tuple[i
     metavar="PREFIX",
     help="Write Chakra traces of all ranks, PREFIX.<rank>.et.",
 )
-@json_option("Write classes of ranks, their operators and collectives as JSON.")
+@json_option("Write the classes of ranks with their operators and collectives as JSON.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGUMENT]...")
 def command(

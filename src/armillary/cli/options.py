@@ -5,17 +5,20 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from armillary.cli.command import option
-from armillary.cli.values import OUTPUT, PAGE, PICTURE, OneOf, complete_devices, complete_machines
+from armillary.cli.values import OUTPUT, PAGE, PICTURE, complete_devices, complete_machines
 
 if TYPE_CHECKING:
+    from armillary.base.extension import ExtensionPoint
     from armillary.engine.common.timeline import Timeline
     from armillary.explore.term_costs import TermCosts
     from armillary.platform.model import Platform
@@ -53,6 +56,42 @@ OTHER_NAMES = {
 MACHINE = "Machine"
 WORKLOAD = "Workload"
 IMAGE = "(.png, .svg or .pdf)"
+
+
+class OneOf(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only
+    """One of the names of an extension point; looks for other packages only where it has to list them all."""
+
+    name = "name"
+
+    def __init__(self, where: str, *more: str) -> None:
+        """Take "module:attribute" of the point: its module is imported when it is asked for; and names besides."""
+        # A text, not the object: help and completion must not import the engine.
+        self.where, self.more = where, more
+
+    @property
+    def point(self) -> ExtensionPoint:
+        """The extension point."""
+        module, _, attribute = self.where.partition(":")
+        found: ExtensionPoint = getattr(importlib.import_module(module), attribute)
+        return found
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        """Return the names as `click.Choice` shows them."""
+        return f"[{'|'.join([*self.point, *self.more])}]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse a name that is none."""
+        from armillary.platform.limits import Choice
+
+        if value not in self.more and (problem := Choice(self.point)(value)):
+            self.fail(problem, param, ctx)
+        return value
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the names that begin so."""
+        return [CompletionItem(name) for name in (*self.point, *self.more) if name.startswith(incomplete)]
 
 
 def network_model(usual: str) -> Decorator:
@@ -253,7 +292,7 @@ def chosen_terms(platform: Platform, no_terms: bool) -> Platform:
     if not no_terms:
         return platform
     from armillary.explore.term_costs import with_terms
-    from armillary.platform.terms import Terms
+    from armillary.platform.kernels import Terms
 
     return with_terms(platform, Terms())
 

@@ -13,8 +13,7 @@ import click
 
 from armillary.base.files import write_text
 from armillary.base.hints import one_line
-from armillary.base.terminal import console
-from armillary.base.text import json_text
+from armillary.base.text import console, json_text
 from armillary.cli.command import option
 from armillary.cli.options import IMAGE, html_option, plot_option
 from armillary.cli.values import LINKS, OUTPUT
@@ -22,8 +21,8 @@ from armillary.cli.values import LINKS, OUTPUT
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from armillary.engine.common.multi_job import JobsResult
     from armillary.engine.common.timeline import Timeline
+    from armillary.engine.multi_job import JobsResult
     from armillary.explore.result import Result
     from armillary.report.page.shown import Shown
 
@@ -49,7 +48,7 @@ class Outputs:
             quiet: Name no file.
             shown: The run with its machine, for a page that shows the effects of changes.
         """
-        from armillary import report
+        import armillary.report as report  # noqa: PLR0402  as a module: the root package names only what is public
 
         report.print_summary(result)
         writers: dict[str, Callable[[Path], object]] = {

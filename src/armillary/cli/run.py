@@ -30,7 +30,7 @@ from armillary.cli.outputs import Outputs, output_options, say, working
 from armillary.cli.values import complete_software
 
 if TYPE_CHECKING:
-    from armillary.engine.common.multi_job import JobsResult
+    from armillary.engine.multi_job import JobsResult
     from armillary.explore.result import Result
     from armillary.platform.files.native import Study
     from armillary.platform.model import Platform
@@ -177,7 +177,7 @@ def command(
     if no_terms and term_costs:
         raise click.UsageError("--no-terms and --term-costs exclude each other")
     # Only now: usage errors must not wait for the import of the engine.
-    import armillary
+    from armillary.engine import simulate as run_trace
 
     shown: Result | None = None
     with working("simulating"):
@@ -195,7 +195,7 @@ def command(
             trace = read_input(workload).trace
             check_recorded(trace)
         if study or machine:
-            from armillary.base.memory import SIMULATED
+            from armillary.base.allowed import SIMULATED
             from armillary.platform.files.native import load_platform, load_study
             from armillary.workload import study_trace
 
@@ -224,7 +224,7 @@ def command(
                 trace, machine_of_study, named = study_trace(plan), plan.platform, plan.profile
             # The same call runs once more per term with --term-costs.
             simulate = partial(
-                armillary.simulate,
+                run_trace,
                 trace,
                 profile=profile or named,
                 fold=not no_fold,
@@ -253,13 +253,15 @@ def command(
         elif trace and replays:
             from armillary.platform.model import recorded_machine
 
-            result = armillary.simulate(
+            result = run_trace(
                 trace, recorded_machine(trace.n_ranks), profile=profile or "physical", fold=not no_fold
             )
         else:
             # ASTRA-sim's files mean that program's semantics, unless a PyTorch trace runs on them.
             chosen = profile or ("physical" if trace else "astra-sim")
-            result = armillary.astra_sim.simulate(
+            from armillary import astra_sim
+
+            result = astra_sim.simulate(
                 trace or str(workload),
                 str(system),
                 str(network),
@@ -298,7 +300,7 @@ def study_jobs(
 ) -> JobsResult:
     """Simulate the jobs of a study; jobs with the same workload and number of NPUs share a trace."""
     from armillary.base.errors import InputError
-    from armillary.engine.common.multi_job import simulate_jobs
+    from armillary.engine.multi_job import simulate_jobs
     from armillary.trace.compose import PlacedJob
     from armillary.workload import study_trace
 

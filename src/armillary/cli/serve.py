@@ -16,9 +16,10 @@ from armillary.cli.values import complete_costs, complete_models
 
 _HELP = f"""{COMMANDS["serve"]}
 
-MODEL is a name of `armillary generate list`, a model file, or a Hugging Face config.json. A load is drawn, as
-poisson:rate=4,requests=500,input=1024,output=256 (or gamma, constant, closed, sessions), or is the file of a log: JSON
-lines with arrival_s, input_tokens and output_tokens, or one of Mooncake, vLLM, Azure or BurstGPT.
+MODEL is a name that `armillary generate list` prints, a model file, or a Hugging Face config.json. A load is either
+drawn at random, e.g. poisson:rate=4,requests=500,input=1024,output=256 (also gamma, constant, closed, sessions), or
+replayed from a log: JSON lines with arrival_s, input_tokens and output_tokens, or a log of Mooncake, vLLM, Azure or
+BurstGPT.
 """
 LOAD, REPLICA, PRECISION, ENGINE, CACHE = "Load", "Replica", "Precision", "Engine", "KV cache"
 
@@ -40,51 +41,54 @@ load_options = _together(
         required=True,
         metavar="SPEC|FILE",
         heading=LOAD,
-        help="The requests: a text as above, or a log.",
+        help="The requests: a specification as above, or a log.",
     ),
-    option("--first", type=click.IntRange(1), heading=LOAD, help="Serve only so many requests of it."),
+    option("--first", type=click.IntRange(1), heading=LOAD, help="Serve only the first N requests."),
     option(
         "--speed",
         type=float,
         default=1.0,
         show_default=True,
         heading=LOAD,
-        help="Divide the time between requests by so much.",
+        help="Divide the time between requests by X.",
     ),
     seed_option(default=0, show_default=True, heading=LOAD),
 )
 """What comes; ``--slo`` is required by some."""
 engine_options = _together(
     option(
-        "--precision", metavar="NAME", heading=PRECISION, help="Of GEMMs; by default as published, else bf16."
+        "--precision",
+        metavar="NAME",
+        heading=PRECISION,
+        help="Precision of GEMMs; by default as published, else bf16.",
     ),
     option(
         "--scales",
         metavar="KIND",
         heading=PRECISION,
-        help="Of operands in fp8: tensor, or block of 128 x 128; by default as published, else tensor.",
+        help="Granularity of fp8 scales: tensor, or block (128 x 128); by default as published, else tensor.",
     ),
     option(
         "--experts",
         metavar="NAME",
         heading=PRECISION,
-        help="As experts are stored: bf16, fp8, fp4 (NVFP4), mxfp4, int4; by default as published, else as GEMMs.",
+        help="Precision of stored experts: bf16, fp8, fp4 (NVFP4), mxfp4, int4; by default as published or as GEMMs.",
     ),
     option(
         "--weight-precision",
         metavar="NAME",
         heading=PRECISION,
-        help="Of stored weights; by default as published, else that of GEMMs.",
+        help="Precision of stored weights; by default as published, else that of GEMMs.",
     ),
-    option("--cache-precision", metavar="NAME", heading=CACHE, help="Of keys and values."),
+    option("--cache-precision", metavar="NAME", heading=CACHE, help="Precision of keys and values."),
     option(
         "--router",
         default="round-robin",
         show_default=True,
         metavar="NAME",
         heading=REPLICA,
-        help="How a request finds its replica: round-robin; least-loaded, that with the fewest; prefix, that which has "
-        "most of its prompt; session, that of the requests it follows.",
+        help="How requests are assigned to replicas: round-robin; least-loaded (fewest requests); prefix (most of the "
+        "prompt cached); session (same replica as the requests it follows).",
     ),
     option(
         "--engine",
@@ -92,13 +96,13 @@ engine_options = _together(
         show_default=True,
         metavar="NAME",
         heading=ENGINE,
-        help="Whose rule and kernels: vllm, sglang, trtllm.",
+        help="Whose scheduler and kernels: vllm, sglang, trtllm.",
     ),
     option(
         "--budget",
         type=int,
         heading=ENGINE,
-        help="Most tokens of a step; by default 8192, or 2048 on devices of less than 70 GiB.",
+        help="Most tokens per step; by default 8192, or 2048 on devices with less than 70 GiB.",
     ),
     option(
         "--sequences",
@@ -112,20 +116,20 @@ engine_options = _together(
         default=16,
         show_default=True,
         heading=CACHE,
-        help="Tokens of a block of the KV cache.",
+        help="Tokens per block of the KV cache.",
     ),
     option(
         "--memory",
         type=float,
         heading=CACHE,
-        help="Share of a device's memory: for all that vLLM has, for weights and cache of SGLang, and for the cache of "
-        "TensorRT-LLM, of what weights and a step leave; by default 0.9, or by SGLang's rule.",
+        help="Share of device memory: for everything in vLLM, for weights and cache in SGLang; in TensorRT-LLM, the "
+        "cache's share of what weights and a step leave; by default 0.9, or by SGLang's rule.",
     ),
     option(
         "--graphs",
         type=int,
         heading=ENGINE,
-        help="Tokens of the largest CUDA graph, beyond which the CPU issues each kernel of a step; by default 512.",
+        help="Tokens of the largest CUDA graph; the CPU launches each kernel of larger steps; by default 512.",
     ),
     option(
         "--poll",
@@ -133,7 +137,7 @@ engine_options = _together(
         default=1,
         show_default=True,
         heading=ENGINE,
-        help="Look for new requests after so many steps without prompts (SGLang).",
+        help="Check for new requests every N steps without prompts (SGLang).",
     ),
     option(
         "--balance",
@@ -141,7 +145,7 @@ engine_options = _together(
         default=0,
         show_default=True,
         heading=ENGINE,
-        help="Steps for which prompts wait until each rank of dp has one (TensorRT-LLM).",
+        help="Let prompts wait up to N steps until each dp rank has one (TensorRT-LLM).",
     ),
     option(
         "--drafts",
@@ -150,40 +154,40 @@ engine_options = _together(
         show_default=True,
         metavar="K",
         heading=ENGINE,
-        help="Tokens drafted before a step, which checks them (MTP, EAGLE).",
+        help="Draft K tokens before each step, which verifies them (MTP, EAGLE).",
     ),
     option(
         "--accepted",
         type=float,
         metavar="TOKENS",
         heading=ENGINE,
-        help="That such a step gives on average, from 1 to K + 1; by default as measured for the model.",
+        help="Mean tokens that such a step yields, from 1 to K + 1; by default as measured for the model.",
     ),
     option(
         "--cached/--no-cached",
         default=True,
         show_default=True,
         heading=CACHE,
-        help="Keep blocks for requests that begin alike.",
+        help="Cache blocks for requests with a common prefix.",
     ),
     option(
         "--ahead/--no-ahead",
         default=True,
         show_default=True,
         heading=ENGINE,
-        help="Schedule a step while the one before runs.",
+        help="Schedule a step while the previous one runs.",
     ),
     option(
         "--overhead",
         metavar="TIME",
         heading=ENGINE,
-        help="What each step takes besides its kernels, e.g. 300us; by default 126us and 4.42us a sequence.",
+        help="Time per step besides kernels, e.g. 300us; by default 126us plus 4.42us per sequence.",
     ),
     option(
         "--ingest",
         metavar="TIME",
         heading=ENGINE,
-        help="From arrival to queue, e.g. 2ms; by default as measured, with more for longer prompts.",
+        help="Time from arrival to queue, e.g. 2ms; by default as measured, longer for longer prompts.",
     ),
 )
 """How engines run, and how requests find a replica."""
@@ -192,7 +196,7 @@ costs_option = option(
     metavar="COSTS",
     heading=LOAD,
     shell_complete=complete_costs,
-    help="Prices and energies, as of plan cost: a file, or a preset.",
+    help="Prices and energies, as for `plan cost`: a file or a preset.",
 )
 
 
@@ -226,38 +230,37 @@ def with_times(options: Mapping[str, object], overhead: str | None, ingest: str 
 @click.argument("name", metavar="MODEL", shell_complete=complete_models)
 @counted_machine_option()
 @load_options
-@option("--tp", type=int, heading=REPLICA, help="Devices of a replica; by default all of the machine.")
+@option("--tp", type=int, heading=REPLICA, help="Devices per replica; by default the whole machine.")
 @option("--dp", type=int, default=1, show_default=True, heading=REPLICA,
-        help="Ranks of a replica with requests of their own, which share its experts.")  # fmt: skip
+        help="Ranks of a replica that have requests of their own and share its experts.")  # fmt: skip
 @option("--replicas", type=int, heading=REPLICA,
-        help="Replicas, on as many machines as they need.")  # fmt: skip
+        help="Number of replicas, on as many machines as they need.")  # fmt: skip
 @engine_options
 @option("--prefill-replicas", type=int, default=0, metavar="X", heading=REPLICA,
-        help="Replicas that compute prompts only; their keys and values go to those that decode.")  # fmt: skip
+        help="Replicas for prompts only; they send keys and values to decode replicas.")  # fmt: skip
 @option(
-    "--decode-replicas", type=int, default=0, metavar="Y", heading=REPLICA, help="Replicas that decode only."
+    "--decode-replicas", type=int, default=0, metavar="Y", heading=REPLICA, help="Replicas for decoding only."
 )
-@option(
-    "--prefill-tp", type=int, heading=REPLICA, help="Devices of those that compute prompts; by default --tp."
-)
-@option(
-    "--prefill-dp", type=int, heading=REPLICA, help="Ranks of those that compute prompts; by default --dp."
-)
+@option("--prefill-tp", type=int, heading=REPLICA, help="Devices per prefill replica; by default --tp.")
+@option("--prefill-dp", type=int, heading=REPLICA, help="Ranks per prefill replica; by default --dp.")
 @option("--ep", type=int, default=1, show_default=True, heading=REPLICA,
-        help="Devices over which whole experts are divided: 1, or all of a replica.")  # fmt: skip
+        help="Devices among which whole experts are divided: 1, or all of a replica.")  # fmt: skip
 @option("--expert-counts", "counts", metavar="FILE", heading=REPLICA,
-        help="CSV of layer, expert, count: how often each was chosen; by default some more often.")  # fmt: skip
+        help="CSV with columns layer, expert, count: how often each was chosen; by default skewed.")  # fmt: skip
 @option("--redundant", type=int, default=0, heading=REPLICA,
-        help="Further copies of experts that are chosen often, placed to balance devices (EPLB).")  # fmt: skip
+        help="Extra copies of popular experts, placed to balance devices (EPLB).")  # fmt: skip
 @option(
-    "--blocks", type=int, heading=CACHE, help="Blocks of a replica; by default as many as the memory holds."
+    "--blocks",
+    type=int,
+    heading=CACHE,
+    help="Cache blocks per replica; by default as many as fit into memory.",
 )
 @option(
     "--fail",
     default="",
     metavar="SPEC",
     heading=REPLICA,
-    help="Let replicas fail, e.g. mtbf=24h,repair=10min; their requests are computed again.",
+    help="Let replicas fail, e.g. mtbf=24h,repair=10min; their requests are recomputed.",
 )
 @option(
     "--scale",
@@ -271,37 +274,37 @@ def with_times(options: Mapping[str, object], overhead: str | None, ingest: str 
     default="",
     metavar="SIZE",
     heading=CACHE,
-    help="Memory of the host, for each replica, that keeps blocks which are taken on the devices, e.g. 200GiB.",
+    help="Host memory per replica for blocks evicted from its devices, e.g. 200GiB.",
 )
 @option(
     "--kv-host-rate",
     default="",
     metavar="RATE",
     heading=CACHE,
-    help="Of transfers from there to each device, e.g. 25GB/s; by default 50 GB/s.",
+    help="Bandwidth from host memory to each device, e.g. 25GB/s; by default 50 GB/s.",
 )
 @option(
     "--kv-ssd",
     default="",
     metavar="SIZE",
     heading=CACHE,
-    help="Of its disk, for blocks that are taken in that memory, or without that on the devices.",
+    help="Disk space per replica for blocks evicted from host memory, or without it from the devices.",
 )
 @option(
     "--kv-ssd-rate",
     default="",
     metavar="RATE",
     heading=CACHE,
-    help="Of transfers from there to each replica; by default 10 GB/s.",
+    help="Bandwidth from disk to each replica; by default 10 GB/s.",
 )
 @option(
     "--slo",
     metavar="LIMITS",
     heading=LOAD,
-    help="What a good request meets, e.g. ttft=500ms,tpot=50ms; also e2e.",
+    help="Limits that a good request meets, e.g. ttft=500ms,tpot=50ms; also e2e.",
 )
 @option("--find-rate", "share", metavar="SHARE", heading=LOAD,
-        help="Divide the time between requests until this share of them, e.g. 90%, just meets --slo.")  # fmt: skip
+        help="Find the highest rate at which this share of requests, e.g. 90%, meets --slo.")  # fmt: skip
 @costs_option
 @option("--requests", "each", is_flag=True, heading=FILES, help="List every request in the JSON file.")
 @html_option()

@@ -276,7 +276,7 @@ def _same_for_all(
 def _half_way(n: int, size: int, gap: int, first: int) -> tuple[Fraction, Fraction]:
     """Return how many messages half-way round go through the fullest link up and down, where each member sends one."""
     if size == 2:
-        return Fraction(1, 2), Fraction(1, 2)  # both links join the same two
+        return Fraction(1, 2), Fraction(1, 2)
     if gap % 2 == 0:
         one_way = Fraction(n, 2)
         return (Fraction(0), one_way) if first % 2 else (one_way, Fraction(0))
@@ -339,7 +339,7 @@ def _along(
         forward = upwards(source, ahead, size)
         length = np.minimum(ahead, size - ahead)
     # Two NPUs on a ring have two links to each other, and use both.
-    both = np.full(len(sizes), topology == "Ring" and size == 2)  # both links join the same two
+    both = np.full(len(sizes), topology == "Ring" and size == 2)
     for way, these, start in ((0, forward | both, source), (1, ~forward | both, target)):
         share = np.where(both, sizes // 2, sizes)[these]
         first, last = start[these], start[these] + length[these]

@@ -274,3 +274,19 @@ def own(rounds: Rounds, parts: int, member: int) -> Blocks:
     """Return the blocks that a member owns, of `parts` that all own together."""
     each = parts // rounds.n
     return tuple(range(member * each, member * each + each))
+
+
+def plain_sizes(size: int, chunks: int) -> list[int]:
+    """Return the bytes of chunks that are as equal as can be, the bigger ones first; none is empty but an only one.
+
+    Raises:
+        InputError: there are more than a run goes through.
+    """
+    # Bytes that do not divide go to the first chunks, one each.
+    count = max(1, min(chunks, size))
+    # Late: hardly any run has so many.
+    if count > 1 << 16:
+        from armillary.base.counts import MOST_CHUNKS, check_count
+
+        check_count(count, MOST_CHUNKS, "collectives: chunks", "fewer chunks")
+    return [size // count + (i < size % count) for i in range(count)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 from armillary.base.errors import InputError
-from armillary.base.terminal import console
+from armillary.base.text import console
 from armillary.collective import blocks as data
 from armillary.collective.algorithms import rounds_for
 from armillary.collective.rounds import Blocks, Rounds

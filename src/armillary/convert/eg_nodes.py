@@ -10,8 +10,8 @@ from armillary.base.errors import InputError
 from armillary.convert.eg_wire import Fields, read_nodes
 from armillary.convert.groups import Groups, groups_node
 from armillary.trace import CollectiveType, Graph, Node, NodeType, graph_of
-from armillary.trace._check import validate
 from armillary.trace.node import Attribute
+from armillary.trace.structure import validate
 
 T = TypeVar("T")
 

@@ -78,7 +78,7 @@ def simulate(
 
         platform = platform_of(platform)
     if isinstance(trace, str | Path):
-        from armillary.base.memory import SIMULATED
+        from armillary.base.allowed import SIMULATED
         from armillary.trace import load_trace
 
         trace = load_trace(trace, bytes_per_node=SIMULATED)
@@ -176,7 +176,7 @@ def check_memory(trace: Trace, fold: bool) -> None:
     Raises:
         ShortageError: says how much it needs.
     """
-    from armillary.base.memory import SIMULATED, require
+    from armillary.base.allowed import SIMULATED, require
 
     # Of each class of ranks one is simulated, and classes have graphs of their own; without folding every rank is.
     nodes = sum(graph.n_nodes for graph in trace.graphs) if fold else trace.total_nodes

@@ -173,9 +173,8 @@ def run(
 def three_lines(timeline: Timeline) -> list[str]:
     """Return the answer with its interval, memory and bound, and the largest parts."""
     from armillary.base.units import format_time
-    from armillary.report.lower_bound import bound
+    from armillary.report.lower_bound import bound, bound_line
     from armillary.report.memory_fit import fit_line
-    from armillary.report.reasons import bound_line
     from armillary.report.summary import headline, interval
     from armillary.report.time_breakdown import TITLES
 

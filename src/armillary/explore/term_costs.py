@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from armillary.platform.kernels import Terms, term_unit, term_words
 from armillary.platform.model import Platform
-from armillary.platform.terms import Terms, unit, words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,7 +52,7 @@ def term_costs(platform: Platform, simulate: Callable[[Platform], Timeline]) -> 
     # One term off at a time, all others on.
     for name, value in terms.on().items():
         ticks = simulate(with_terms(platform, replace(terms, **{name: 0.0}))).total_ticks
-        text = words({f"{name}_{unit(name)}": value})
+        text = term_words({f"{name}_{term_unit(name)}": value})
         each.append(TermCost(text, whole - ticks))
     return TermCosts(whole, simulate(with_terms(platform, Terms())).total_ticks, tuple(each))
 

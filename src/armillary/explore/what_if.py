@@ -12,10 +12,10 @@ from armillary.base.errors import InputError, StuckError
 from armillary.base.files import write_text
 from armillary.collective.fitted.write import text_of
 from armillary.engine.common.fits import fit_of
+from armillary.platform.collectives import FitChoice
 from armillary.platform.kernels import Compute, Override
 from armillary.platform.model import Platform
 from armillary.platform.network import Dimension, Port
-from armillary.platform.terms import FitChoice
 
 if TYPE_CHECKING:
     from armillary.engine.common.timeline import Timeline

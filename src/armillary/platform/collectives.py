@@ -1,4 +1,4 @@
-"""Names of collectives, of their algorithms and chunk schedulers, and groups of ranks, as machines name them."""
+"""Names of collectives, of their algorithms and chunk schedulers, choices of fits, and groups of ranks."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Integral
+from pathlib import Path
 from typing import Any
 
 from armillary.base.document import Document
 from armillary.base.errors import nearest
 from armillary.base.extension import ExtensionPoint
 from armillary.base.hints import KeyPath, show
-from armillary.platform.limits import COUNT, MOST_COUNT, Choice, Maybe, check
+from armillary.platform.limits import COUNT, MOST_COUNT, RATE, TEXT, Choice, Kind, Maybe, check
 from armillary.platform.network import TOPOLOGIES, Dimension
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
@@ -185,6 +186,53 @@ class Algorithm:
     def __post_init__(self) -> None:
         """Validate the fields, see `armillary.platform.limits`."""
         check(self, name=_ALGORITHMS, window=Maybe(COUNT))
+
+
+@dataclass(frozen=True)
+class HostPath:
+    """What the host of a node carries between NPUs and NICs that are not near them, for a library that cannot relay.
+
+    A ring over several nodes enters and leaves a node by one NIC. If that is near two of its members the ring begins at
+    one and ends at the other; else data of all members but one goes through the processors of the host, unless the
+    library relays it through the NPU next to the NIC (NCCL from 2.12 on, PXN).
+
+    Attributes:
+        bandwidth: Bytes per ns, of all groups of a node together.
+        near: NPUs, neighbours in rank, that a NIC is near to.
+    """
+
+    bandwidth: float
+    near: int = 2
+
+    def __post_init__(self) -> None:
+        """Validate the fields, see `armillary.platform.limits`."""
+        check(self, bandwidth=RATE, near=COUNT)
+
+
+@dataclass(frozen=True)
+class FitChoice:
+    """The fit that times collectives and messages.
+
+    Attributes:
+        name: Of a fit that comes with the package, or the path of a file.
+        inner: Innermost dimensions that make up a node.
+        folder: What a path is relative to.
+        source: File, line and key of the setting, or empty.
+        host: What data cross within a node to NICs; None: the library relays them.
+        preset: The preset that brought it, if the user did not ask for it: it gives way to a network model that moves
+            messages, with a warning.
+    """
+
+    name: str
+    inner: int = 1
+    folder: Path = Path()
+    source: str = ""
+    host: HostPath | None = None
+    preset: str = ""
+
+    def __post_init__(self) -> None:
+        """Validate the fields, see `armillary.platform.limits`."""
+        check(self, name=TEXT, inner=COUNT, host=Kind(HostPath, "a HostPath or None", none=True), preset=TEXT)
 
 
 def read_groups(

@@ -1,21 +1,27 @@
-"""How long kernels take on an NPU, as values: compute models and their options, overrides, jitter."""
+"""How long kernels take on an NPU, as values: compute models and their options, overrides, jitter; and terms of a step.
+
+Terms (`Terms`) slow a step besides its kernels and links; each can be switched off.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from armillary.base.extension import ExtensionPoint
 from armillary.base.hints import KeyPath, show
+from armillary.base.units import format_time
 from armillary.platform.limits import (
     COUNT,
     FLAG,
+    LONGER,
     MOST_BYTES,
     POSITIVE,
     SEED,
     SHARE,
+    SHARE_OR_NONE,
     TEXT,
     TIME,
     Choice,
@@ -229,3 +235,97 @@ class Compute:
     def modelled(self) -> bool:
         """Whether a model times compute nodes: one is chosen, and nothing is replayed."""
         return bool(self.model) and not self.replay
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Terms of a step, each 0 where it is off; see ``docs/how-to/interference.md``.
+
+    Attributes:
+        overlap_compute: Share by which a kernel takes longer while a collective moves data on its rank.
+        overlap_processors: Processors (SMs) that a collective occupies while it moves data; kernels bound by
+            computation lack them.
+        overlap_traffic: Bytes that a collective moves through the memory for each byte that it sends; kernels bound by
+            memory lack that bandwidth.
+        overlap_communication: Share by which a collective takes longer while one of its ranks computes.
+        communication: Share by which collectives and messages always take longer than alone.
+        communication_inside: The same of those within a node only, besides.
+        communication_between: The same of those between nodes only, besides.
+        launch: ns between two kernels that a CPU can issue.
+        straggler: Standard deviation of the speeds of ranks, relative to the mean.
+        step_time: ns of an iteration outside of kernels.
+        step_share: The same as a share of the rest.
+    """
+
+    overlap_compute: float = 0.0
+    overlap_processors: float = field(default=0.0, kw_only=True)
+    overlap_traffic: float = field(default=0.0, kw_only=True)
+    overlap_communication: float = 0.0
+    communication: float = 0.0
+    communication_inside: float = field(default=0.0, kw_only=True)
+    communication_between: float = field(default=0.0, kw_only=True)
+    launch: float = 0.0
+    straggler: float = 0.0
+    step_time: float = 0.0
+    step_share: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Validate the fields, see `armillary.platform.limits`."""
+        # Shares may be 0 (off) up to 100 %; times, numbers and communication have their own limits.
+        rules = dict.fromkeys(TERM_TIMES, TIME) | dict.fromkeys(COMMUNICATION, LONGER) | NUMBERS
+        check(self, **{each.name: rules.get(each.name, SHARE_OR_NONE) for each in fields(self)})
+
+    @property
+    def overlap(self) -> bool:
+        """Whether computation and communication slow each other."""
+        kernels = self.overlap_compute or self.overlap_processors or self.overlap_traffic
+        return bool(kernels or self.overlap_communication)
+
+    def communication_share(self, between: bool) -> float:
+        """Return the share by which what is inside a node, or between nodes, takes longer than alone."""
+        return self.communication + (self.communication_between if between else self.communication_inside)
+
+    @property
+    def slows_communication(self) -> bool:
+        """Whether some collectives or messages take longer than alone."""
+        return bool(self.communication or self.communication_inside or self.communication_between)
+
+    @property
+    def step(self) -> bool:
+        """Whether an iteration takes time outside of kernels."""
+        return bool(self.step_time or self.step_share)
+
+    def on(self) -> dict[str, float]:
+        """Return those that are on, by name."""
+        return {each.name: value for each in fields(self) if (value := getattr(self, each.name))}
+
+    def facts(self) -> dict[str, float]:
+        """Return those that are on, by name and unit: ``overlap_compute_ratio``, ``launch_ns``."""
+        return {f"{name}_{term_unit(name)}": value for name, value in self.on().items()}
+
+
+TERM_TIMES = ("launch", "step_time")
+"""Terms that are times."""
+COMMUNICATION = ("communication", "communication_inside", "communication_between")
+"""Terms that may more than double a time."""
+PROCESSORS, TRAFFIC = Number(high=10_000), Number(high=100)
+NUMBERS = {"overlap_processors": PROCESSORS, "overlap_traffic": TRAFFIC}
+"""Terms that are plain numbers, and their rules; the others are shares."""
+
+
+def term_unit(name: str) -> str:
+    """Return the unit of a term, as keys of reports end."""
+    return "ns" if name in TERM_TIMES else "number" if name in NUMBERS else "ratio"
+
+
+def term_words(facts: Mapping[str, float]) -> str:
+    """Return terms as people read them: "overlap compute 15 %, launch 5 µs"."""
+    texts = []
+    # The unit is the last part of the key: launch_ns, overlap_compute_ratio.
+    for key, value in facts.items():
+        name, _, of = key.rpartition("_")
+        amount = (
+            format_time(value) if of == "ns" else f"{value:g}" if of == "number" else f"{100 * value:g} %"
+        )
+        texts.append(f"{name.replace('_', ' ')} {amount}")
+    return ", ".join(texts)

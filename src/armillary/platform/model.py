@@ -15,10 +15,11 @@ from armillary.platform.collectives import (
     CHUNK_ORDERS,
     COLLECTIVES,
     PHYSICAL_COLLECTIVES,
+    FitChoice,
     checked_groups,
     wrong_name,
 )
-from armillary.platform.kernels import PRECISIONS, Compute, Jitter
+from armillary.platform.kernels import PRECISIONS, Compute, Jitter, Terms
 from armillary.platform.limits import (
     COUNT,
     FLAG,
@@ -38,7 +39,6 @@ from armillary.platform.limits import (
 )
 from armillary.platform.memory import LocalMemory, RemoteMemory, Storage
 from armillary.platform.network import Dimension, NetworkChoice, Port, port
-from armillary.platform.terms import FitChoice, Terms
 from armillary.platform.variation import Variation
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from armillary.base.units import format_bandwidth, format_bytes, format_count, format_flops, format_time
 from armillary.platform.collectives import COLLECTIVES, algorithm_text
+from armillary.platform.kernels import term_words
 from armillary.platform.memory import MemoryStage
 from armillary.platform.model import Platform, ports
 from armillary.platform.network import Dimension, InNetwork, Port, port
@@ -15,7 +16,6 @@ from armillary.platform.profiles import (
     astra_sim_algorithms,
     astra_sim_endpoint_delay,
 )
-from armillary.platform.terms import words
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -202,7 +202,7 @@ def _system_rows(platform: Platform) -> list[tuple[str, str]]:
             way = f"{format_bandwidth(host.bandwidth)}, {host.near} NPUs near a NIC, in physical"
             rows.append(("through the host", way))
     if platform.terms.on():
-        rows.append(("terms", f"{words(platform.terms.facts())}, in physical"))
+        rows.append(("terms", f"{term_words(platform.terms.facts())}, in physical"))
     if platform.compute.replay:
         rows.append(("replay", "every node takes its recorded duration"))
     if astra_sim.shared_bus:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
-from armillary.platform.limits import COUNT, SHARE, TEXT, TIME, Choice, Kind, Maybe, Number, check, refuse
+from armillary.platform.limits import COUNT, MOST_NS, SHARE, TEXT, Choice, Kind, Maybe, Number, check, refuse
 
 ShapeName = Literal["normal", "uniform"]
 LEVELS = Number(0, 4096, whole=True)
@@ -17,6 +17,8 @@ SLOWER = Number(0, 100, above=True, most="10000 %")
 """A share by which something takes longer."""
 PART = Number(0, 0.999, above=True, most="99.9 %")
 """A share of a bandwidth that is lost; some must be left."""
+DOWN = Number(0, MOST_NS, above=True, most="2501 h")
+"""ns of a failure: one of 0 ns is none."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class LinkFlaps:
 
     Attributes:
         share: Probability that the link of a rank does in a step.
-        lasts: Mean ns for which it is down; the time is exponentially distributed.
+        lasts: Mean ns for which it is down, more than 0; the time is exponentially distributed.
         per: Neighbours in rank behind one link.
         source: Where the numbers are from.
     """
@@ -83,7 +85,7 @@ class LinkFlaps:
 
     def __post_init__(self) -> None:
         """Validate the fields, see `armillary.platform.limits`."""
-        check(self, share=SHARE, lasts=TIME, per=COUNT, source=TEXT)
+        check(self, share=SHARE, lasts=DOWN, per=COUNT, source=TEXT)
 
 
 @dataclass(frozen=True)

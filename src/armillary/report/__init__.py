@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from armillary.report.json_report import to_json, write_json
     from armillary.report.link_picture import links_picture, write_links
     from armillary.report.links import KindRow, LinkRow, busiest, kind_rows, link_rows, write_links_csv
-    from armillary.report.lower_bound import Bound, Part, bound
+    from armillary.report.lower_bound import Bound, Part, bound, bound_line
     from armillary.report.perfetto import write_jobs_perfetto, write_perfetto
     from armillary.report.picture import breakdown_picture
-    from armillary.report.reasons import Reason, bound_line, explain
+    from armillary.report.reasons import Reason, explain
     from armillary.report.serving import Bounds, ServingTimes, serving_times
     from armillary.report.summary import headline, print_summary
     from armillary.report.time_breakdown import Breakdown, astra_exposed, breakdown, waited_for
@@ -82,10 +82,10 @@ __getattr__ = lazy(
         ".json_report": ("to_json", "write_json"),
         ".link_picture": ("links_picture", "write_links"),
         ".links": ("KindRow", "LinkRow", "busiest", "kind_rows", "link_rows", "write_links_csv"),
-        ".lower_bound": ("Bound", "Part", "bound"),
+        ".lower_bound": ("Bound", "Part", "bound", "bound_line"),
         ".perfetto": ("write_jobs_perfetto", "write_perfetto"),
         ".picture": ("breakdown_picture",),
-        ".reasons": ("Reason", "bound_line", "explain"),
+        ".reasons": ("Reason", "explain"),
         ".serving": ("Bounds", "ServingTimes", "serving_times"),
         ".summary": ("headline", "print_summary"),
         ".time_breakdown": ("Breakdown", "astra_exposed", "breakdown", "waited_for"),

@@ -11,7 +11,7 @@ from armillary.report.picture import time_unit
 from armillary.report.plain import nanoseconds
 
 if TYPE_CHECKING:
-    from armillary.engine.common.multi_job import JobsResult
+    from armillary.engine.multi_job import JobsResult
 
 JOBS_SHOWN = 40
 _ALONE, _LOST, _GREY = "#0072B2", "#D55E00", "#555555"

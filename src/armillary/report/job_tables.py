@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from armillary.base.files import replacing
+from armillary.base.files import write_text
 from armillary.base.text import json_text
 from armillary.base.units import format_time
 from armillary.engine.common.timeline import Timeline
@@ -19,7 +19,7 @@ from armillary.report.time_breakdown import breakdown
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from armillary.engine.common.multi_job import JobRun, JobsResult
+    from armillary.engine.multi_job import JobRun, JobsResult
 
 OTHERS_SHOWN = 1
 
@@ -108,9 +108,7 @@ def write_jobs_json(result: JobsResult, path: str | os.PathLike[str]) -> None:
     Raises:
         InputError: the file cannot be written.
     """
-    text = json_text(jobs_json(result), indent=1, allow_nan=False)
-    with replacing(path) as temporary:
-        temporary.write_text(text + "\n", encoding="utf-8")
+    write_text(path, json_text(jobs_json(result), indent=1, allow_nan=False) + "\n")
 
 
 def _job(job: JobRun, machine: Timeline) -> dict[str, Any]:

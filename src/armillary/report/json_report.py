@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from armillary.base.files import replacing
+from armillary.base.files import write_text
 from armillary.base.text import json_text
 from armillary.engine.common.timeline import Timeline
 from armillary.report.communication import CollectiveRow, DimensionRow, collectives, dimensions
@@ -78,9 +78,7 @@ def write_json(timeline: Timeline, path: str | os.PathLike[str]) -> None:
     Raises:
         InputError: the file cannot be written.
     """
-    text = json_text(to_json(timeline), indent=1, allow_nan=False)
-    with replacing(path) as temporary:
-        temporary.write_text(text + "\n", encoding="utf-8")
+    write_text(path, json_text(to_json(timeline), indent=1, allow_nan=False) + "\n")
 
 
 def _time(timeline: Timeline, name: str, ticks: int) -> dict[str, int | float]:

@@ -51,7 +51,7 @@ def links_picture(network: NetworkUse, path: str | os.PathLike[str]) -> None:
         InputError: matplotlib is not installed, the suffix is another, or the file cannot be written.
     """
     check_picture(path)
-    panels, shown = _panels(network), busiest(network, LINKS_SHOWN)
+    panels, shown = busiest_panels(network), busiest(network, LINKS_SHOWN)
     # A panel of rows is wide and low, others are square.
     wide = any(mark.sort == "row" for panel in panels for mark in panel.marks)
     beside = not wide and len(panels) == 1
@@ -80,7 +80,7 @@ def links_picture(network: NetworkUse, path: str | os.PathLike[str]) -> None:
     save_figure(figure, path, 130)
 
 
-def _panels(network: NetworkUse) -> list[Panel]:
+def busiest_panels(network: NetworkUse) -> list[Panel]:
     """Return panels in which the detail is the part with the busiest link."""
     top, part = network.topology, 0
     found = busiest(network, 1)
@@ -124,7 +124,7 @@ def _draw_lines(
 
     lines = [line for line in panel.lines if -1 not in line.members]
     ways = [way for line in lines for way in (line.members, (line.members[1], line.members[0]))]
-    share, count = _shares(panel, network, ways)
+    share, count = link_shares(panel, network, ways)
     paths = [path for line in lines for path in _both_ways(line, inches)]
     # The most used lines last, on top of the others.
     order = np.argsort(share, kind="stable").tolist()
@@ -143,7 +143,7 @@ def _draw_lines(
     return int(count.sum())
 
 
-def _shares(
+def link_shares(
     panel: Panel, network: NetworkUse, ways: list[tuple[int, int]]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return for each way the share used by its busiest link, and its number of links."""

@@ -53,7 +53,7 @@ def memory_picture(
     head = f"Peak {format_bytes(footprint.peak)} on pipeline rank {footprint.stage}, {footprint.where}"
     figure.suptitle(f"{title}\n{head}" if title else head, fontsize=12, fontweight="bold", x=0.012, ha="left")
     axes = figure.subplots()
-    kept = _reduced(footprint)
+    kept = reduced(footprint)
     edges = np.arange(len(kept) + 1)
     most = max(footprint.peak, capacity or 0, footprint.needed)
     scale, unit = _unit(most)
@@ -92,7 +92,7 @@ def memory_picture(
     save_figure(figure, path)
 
 
-def _reduced(footprint: Footprint) -> NDArray[np.int64]:
+def reduced(footprint: Footprint) -> NDArray[np.int64]:
     """Return the points to draw: all of them, or of each of `_POINTS` stretches the one that holds most."""
     total = footprint.total
     if len(total) <= _POINTS:

@@ -23,7 +23,7 @@ from armillary.report.time_breakdown import depth, lanes
 from armillary.report.track_event import Counter, Slices, Texts
 
 if TYPE_CHECKING:
-    from armillary.engine.common.multi_job import JobsResult
+    from armillary.engine.multi_job import JobsResult
 
 CLASSES_SHOWN = 64
 _THREADS = {

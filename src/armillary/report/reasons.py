@@ -12,7 +12,7 @@ from armillary.base.text import on_one_line
 from armillary.base.units import format_bytes, format_flops, format_time
 from armillary.engine.common.timeline import KINDS, Timeline
 from armillary.report.critical import Late
-from armillary.report.lower_bound import Bound, bound, dimension_name
+from armillary.report.lower_bound import bound, dimension_name
 from armillary.report.plain import class_name, class_sizes, nanoseconds, slowest
 from armillary.report.time_breakdown import (
     KINDS_OF,
@@ -56,19 +56,6 @@ def explain(timeline: Timeline) -> list[Reason]:
     if cls is None or not timeline.total_ticks:
         return []
     return _Explainer(timeline, cls).reasons()
-
-
-def bound_line(timeline: Timeline, found: Bound) -> str:
-    """Return "Lower bound 3.99 ms (port of dimension wafer): efficiency 93 %", or "" without a bound."""
-    if not found.ticks:
-        return ""
-    text = f"Lower bound {_time(timeline, found.ticks)} ({found.what})"
-    if found.efficiency is not None:
-        return f"{text}: efficiency {_percent(found.efficiency)}"
-    if timeline.info.get("profile") == "astra-sim":
-        reason = "messages in flight together each get a whole link"
-        return f"{text}: the astra-sim profile beats it, since its {reason}"
-    return f"{text}: the run took less, so the model or the bound is wrong"
 
 
 class _Explainer:

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from armillary.base import terminal
+from armillary.base.text import console as terminal_console
 from armillary.base.units import format_bandwidth, format_bytes, format_count, format_flops, format_time
 from armillary.engine.common.timeline import Timeline
-from armillary.platform.terms import words
+from armillary.platform.kernels import term_words
 from armillary.report.communication import collectives, dimensions
 from armillary.report.critical import Late, contributors, critical_path, shares
-from armillary.report.lower_bound import bound
+from armillary.report.lower_bound import bound, bound_line
 from armillary.report.plain import class_name, class_sizes, nanoseconds, plain_name, plain_table, slowest
-from armillary.report.reasons import bound_line
 from armillary.report.time_breakdown import TITLES, Breakdown, breakdown, waited_for
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ def print_summary(timeline: Timeline, console: Console | None = None) -> None:
 def on_console(body: Callable[[Console, bool], None], console: Console | None = None) -> None:
     """Call `body` with a console and whether it may print more than ASCII; see `print_summary`."""
     if console is None:
-        console = terminal.console()
+        console = terminal_console()
         # A pipe has no width: 100 columns keep tables equal everywhere.
         console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
     unicode = console.encoding.lower().startswith("utf")
@@ -348,7 +347,7 @@ def terms_lines(timeline: Timeline) -> list[str]:
     """Return "Collectives timed by fit a100-sxm" and "Terms: launch 5 µs, straggler 2 %", as far as there are any."""
     fit, terms = timeline.info.get("collective_fit"), timeline.info.get("terms")
     lines = [f"Collectives timed by fit {'; '.join([fit['name'], *fit['notes']])}"] if fit else []
-    return [*lines, f"Terms: {words(terms)}"] if terms else lines
+    return [*lines, f"Terms: {term_words(terms)}"] if terms else lines
 
 
 def terms_json(timeline: Timeline) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from armillary.base.allowed import require
 from armillary.base.jit import Mode
-from armillary.base.memory import require
 from armillary.serving import columns as c
 from armillary.serving.replica import INTERPRETED, Engine, Replica, Served
 from armillary.serving.requests import Ints, Requests

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from armillary.base.allowed import require
 from armillary.base.errors import InputError
 from armillary.base.jit import Mode, load
-from armillary.base.memory import require
 from armillary.serving import columns as c
 from armillary.serving.contents import Layout, slots_of, tables_of
 from armillary.serving.requests import Follows, Ints, Requests

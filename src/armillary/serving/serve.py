@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +32,6 @@ def find_rate(
     share: float = 0.9,
     seed: int = 0,
     first: int | None = None,
-    fail: str = "",
-    scale: str = "",
-    kv_host: str = "",
-    kv_host_rate: str = "",
-    kv_ssd: str = "",
-    kv_ssd_rate: str = "",
     **options: Any,
 ) -> Serving:
     """Return what becomes of a load when it comes as fast as a share of its requests still meets an objective.
@@ -53,20 +47,13 @@ def find_rate(
         share: Of the requests that must be good.
         seed: Of what is drawn.
         first: How many requests of the load are served.
-        fail: See `serve`.
-        scale: See `serve`.
-        kv_host: See `serve`.
-        kv_host_rate: See `serve`.
-        kv_ssd: See `serve`.
-        kv_ssd_rate: See `serve`.
         options: As of `serve`.
 
     Raises:
         InputError: something of it is wrong, even requests far apart miss the objective, or all at once meet it.
     """
-    given = {"seed": seed, "first": first, "slo": slo, "share": share, "fail": fail, "scale": scale}
-    tiers = {"kv_host": kv_host, "kv_host_rate": kv_host_rate, "kv_ssd": kv_ssd, "kv_ssd_rate": kv_ssd_rate}
-    check_kinds({"model": model, **given, **tiers}, find_rate.__annotations__)
+    given = {"model": model, "seed": seed, "first": first, "slo": slo, "share": share}
+    check_kinds(given, find_rate.__annotations__)
     if not 0 < share <= 1:
         raise InputError(
             f"find-rate {100 * share:g} %: expected a share of the requests above 0 %, up to 100 %"
@@ -85,10 +72,7 @@ def find_rate(
         raise InputError(
             "find-rate: all requests that follow no others come at once, expected such that come one after another"
         )
-    served = _tiered(
-        _service(model, machine, requests, options), requests, (kv_host, kv_ssd), (kv_host_rate, kv_ssd_rate)
-    )
-    served = _changing(served, requests, fail, scale, seed)
+    served = _service(model, machine, requests, options, seed)
 
     def good(speed: float) -> float:
         return float(served.run(cut(requests, None, speed)).good(limits).mean())
@@ -97,58 +81,88 @@ def find_rate(
     return Serving(served, served.run(cut(requests, None, found.speed)), limits, found, share)
 
 
-def _service(model: str | Path, machine: Source, requests: Requests, options: Mapping[str, Any]) -> Service:
+@dataclass(frozen=True)
+class Around:
+    """What replicas have around them: options of `serve` and `find_rate` besides those of `Wanted`.
+
+    Attributes:
+        fail: How replicas fail, e.g. ``mtbf=24h,repair=10min``; "": they do not.
+        scale: How replicas are started and stopped, e.g. ``target=32,min=1,start=60s``; "": all of them serve.
+        kv_host: Memory of the host for each replica, e.g. ``200GiB``, that keeps blocks which are taken on the devices;
+            "": none.
+        kv_host_rate: Of transfers from there to each device, e.g. ``50GB/s``; "": what is assumed.
+        kv_ssd: Of its disk for each replica, for blocks that are taken there; "": none.
+        kv_ssd_rate: Of transfers from there to each replica; "": what is assumed.
+    """
+
+    fail: str = ""
+    scale: str = ""
+    kv_host: str = ""
+    kv_host_rate: str = ""
+    kv_ssd: str = ""
+    kv_ssd_rate: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what is no text."""
+        check_kinds(vars(self), Around.__annotations__)
+
+    def tiered(self, found: Service, requests: Requests) -> Service:
+        """Return a service whose hosts keep blocks, where prompts are computed.
+
+        Raises:
+            InputError: a value is wrong.
+        """
+        sizes, rates = (self.kv_host, self.kv_ssd), (self.kv_host_rate, self.kv_ssd_rate)
+        if not any((*sizes, *rates)):
+            return found
+        if isinstance(found, Pools) and found.before:
+            before = with_tiers(found.before, requests, sizes, rates)
+            new = (each for each in before.assumptions if each not in found.before.assumptions)
+            return replace(found, before=before, assumptions=(*found.assumptions, *new), measured=False)
+        return with_tiers(found, requests, sizes, rates)
+
+    def changing(self, found: Service, requests: Requests, seed: int) -> Service:
+        """Return a service whose replicas fail, start and stop.
+
+        Raises:
+            InputError: a text is wrong, or the load or the service has what is not modelled with it.
+        """
+        changes = changes_of(self.fail, self.scale, seed, found.replicas)
+        if changes is None:
+            return found
+        name = "fail" if self.fail else "scale"
+        if found.prefill is not None:
+            raise InputError(
+                f"{name}: where prefill and decoding are apart it is not modelled, expected replicas alone"
+            )
+        if requests.clients:
+            raise InputError(
+                f"{name}: clients of a closed loop stay with a replica, expected an open load, or sessions"
+            )
+        notes = (*found.assumptions, *changes.notes())
+        return replace(found, changes=changes, measured=False, assumptions=notes)
+
+
+def _service(
+    model: str | Path, machine: Source, requests: Requests, options: Mapping[str, Any], seed: int
+) -> Service:
+    """Return the service that the options of `serve` describe: attributes of `Wanted` and of `Around`."""
+    around = {each.name: options[each.name] for each in fields(Around) if each.name in options}
+    own = {name: value for name, value in options.items() if name not in around}
     names = [each.name for each in fields(Wanted)]
-    for name in options:
+    for name in own:
         if name not in names:
-            raise InputError(f"serve: no option '{name}'{nearest(name, names)}, expected {one_of(names)}")
-    wanted = Wanted(**options)
+            known = [*names, *(each.name for each in fields(Around))]
+            raise InputError(f"serve: no option '{name}'{nearest(name, known)}, expected {one_of(known)}")
+    wanted, outside = Wanted(**own), Around(**around)
     # Both are checked where either is said.
     apart = wanted.prefill_replicas or wanted.decode_replicas
     for name, value in (("prefill-tp", wanted.prefill_tp), ("prefill-dp", wanted.prefill_dp)):
         if value is not None and not apart:
             raise InputError(f"{name} {value}: expected it with prefill-replicas and decode-replicas only")
     build = pools if apart else service
-    return build(load_model(model), machine_of(machine), requests, wanted)
-
-
-def _tiered(found: Service, requests: Requests, sizes: tuple[str, str], rates: tuple[str, str]) -> Service:
-    """Return a service whose hosts keep blocks, where prompts are computed.
-
-    Raises:
-        InputError: a value is wrong.
-    """
-    if not any((*sizes, *rates)):
-        return found
-    if isinstance(found, Pools) and found.before:
-        before = with_tiers(found.before, requests, sizes, rates)
-        notes = (
-            *found.assumptions,
-            *(each for each in before.assumptions if each not in found.before.assumptions),
-        )
-        return replace(found, before=before, assumptions=notes, measured=False)
-    return with_tiers(found, requests, sizes, rates)
-
-
-def _changing(found: Service, requests: Requests, fail: str, scale: str, seed: int) -> Service:
-    """Return a service whose replicas fail, start and stop as two texts say.
-
-    Raises:
-        InputError: a text is wrong, or the load or the service has what is not modelled with it.
-    """
-    changes = changes_of(fail, scale, seed, found.replicas)
-    if changes is None:
-        return found
-    name = "fail" if fail else "scale"
-    if found.prefill is not None:
-        raise InputError(
-            f"{name}: where prefill and decoding are apart it is not modelled, expected replicas alone"
-        )
-    if requests.clients:
-        raise InputError(
-            f"{name}: clients of a closed loop stay with a replica, expected an open load, or sessions"
-        )
-    return replace(found, changes=changes, measured=False, assumptions=(*found.assumptions, *changes.notes()))
+    found = build(load_model(model), machine_of(machine), requests, wanted)
+    return outside.changing(outside.tiered(found, requests), requests, seed)
 
 
 def serve(
@@ -160,12 +174,6 @@ def serve(
     first: int | None = None,
     speed: float = 1.0,
     slo: str = "",
-    fail: str = "",
-    scale: str = "",
-    kv_host: str = "",
-    kv_host_rate: str = "",
-    kv_ssd: str = "",
-    kv_ssd_rate: str = "",
     **options: Any,
 ) -> Serving:
     """Serve requests, by the rule of an engine, and return what becomes of each.
@@ -178,25 +186,15 @@ def serve(
         first: How many requests of the load are served; None: all.
         speed: By which the time between requests is divided.
         slo: Limits that a good request meets, e.g. ``ttft=500ms,tpot=50ms``.
-        fail: How replicas fail, e.g. ``mtbf=24h,repair=10min``; "": they do not.
-        scale: How replicas are started and stopped, e.g. ``target=32,min=1,start=60s``; "": all of them serve.
-        kv_host: Memory of the host for each replica, e.g. ``200GiB``, that keeps blocks which are taken on the devices;
-            "": none.
-        kv_host_rate: Of transfers from there to each device, e.g. ``50GB/s``; "": what is assumed.
-        kv_ssd: Of its disk for each replica, for blocks that are taken there; "": none.
-        kv_ssd_rate: Of transfers from there to each replica; "": what is assumed.
-        options: Attributes of `armillary.serving.spread.Wanted`: ``tp``, ``precision``, ``budget`` and others.
+        options: Attributes of `armillary.serving.spread.Wanted`, ``tp``, ``precision``, ``budget`` and others, and of
+            `Around`: ``fail``, ``scale``, ``kv_host`` and others.
 
     Raises:
         InputError: something of it is wrong, the model does not fit, or a request never does.
     """
-    given = {"seed": seed, "first": first, "speed": speed, "slo": slo, "fail": fail, "scale": scale}
-    tiers = {"kv_host": kv_host, "kv_host_rate": kv_host_rate, "kv_ssd": kv_ssd, "kv_ssd_rate": kv_ssd_rate}
-    check_kinds({"model": model, **given, **tiers}, serve.__annotations__)
+    given = {"model": model, "seed": seed, "first": first, "speed": speed, "slo": slo}
+    check_kinds(given, serve.__annotations__)
     limits = limits_of(slo) if slo else {}
     requests = cut(load if isinstance(load, Requests) else load_requests(load, seed), first, speed)
-    found = _tiered(
-        _service(model, machine, requests, options), requests, (kv_host, kv_ssd), (kv_host_rate, kv_ssd_rate)
-    )
-    found = _changing(found, requests, fail, scale, seed)
+    found = _service(model, machine, requests, options, seed)
     return Serving(found, found.run(requests), limits)

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from armillary.base.allowed import SIMULATED
 from armillary.base.document import Document
 from armillary.base.errors import ArmillaryError, InputError
 from armillary.base.files import make_folder
 from armillary.base.json_text import parse_json
-from armillary.base.memory import SIMULATED
 from armillary.base.text import on_one_line
 from armillary.convert import front_end
 from armillary.engine import simulate

@@ -20,13 +20,12 @@ from armillary.collective.chunk_order import (
     Level,
     Order,
     chunk_routes,
-    plain_sizes,
 )
 from armillary.collective.chunk_order.alone import Problem
 from armillary.collective.chunk_order.choose import Scheduler, wrong_plan
 from armillary.collective.demand import OPERATIONS
 from armillary.collective.load import line_order, load
-from armillary.collective.rounds import CollectiveAlgorithm, Round, Rounds
+from armillary.collective.rounds import CollectiveAlgorithm, Round, Rounds, plain_sizes
 from armillary.engine import simulate
 from armillary.platform.model import Collectives, Platform
 from armillary.platform.network import TOPOLOGIES, Dimension, Port

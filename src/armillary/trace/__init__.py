@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from armillary.base import lazy
 
 if TYPE_CHECKING:
-    from armillary.trace._check import Diagnostic, check
+    from armillary.trace._check import check
     from armillary.trace._decode import decode
     from armillary.trace._encode import encode
     from armillary.trace._info import info
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from armillary.trace.grid import RankGrid
     from armillary.trace.json_layout import graph_from_json, graph_from_nodes, graph_to_json
     from armillary.trace.node import Node, graph_of, node_at, nodes_of
+    from armillary.trace.structure import Diagnostic
     from armillary.trace.trace import Trace
     from armillary.trace.write import write_graph, write_group_file, write_trace
 
@@ -51,7 +52,7 @@ __all__ = [
 __getattr__ = lazy(
     __name__,
     {
-        "._check": ("Diagnostic", "check"),
+        "._check": ("check",),
         "._decode": ("decode",),
         "._encode": ("encode",),
         "._info": ("info",),
@@ -63,6 +64,7 @@ __getattr__ = lazy(
         ".json_layout": ("graph_from_json", "graph_from_nodes", "graph_to_json"),
         ".columns": ("CollectiveType", "NodeType"),
         ".node": ("Node", "graph_of", "node_at", "nodes_of"),
+        ".structure": ("Diagnostic",),
         ".trace": ("Trace",),
         ".write": ("write_graph", "write_group_file", "write_trace"),
     },

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +12,7 @@ from armillary.trace.columns import RAW, CollectiveType, NodeType, type_name
 from armillary.trace.graph import LIMIT, Graph, distinct_types
 from armillary.trace.grid import AXIS
 from armillary.trace.node import PACE, REPLAY_ONLY
-from armillary.trace.structure import find_cycle
-
-Severity = Literal["error", "warning"]
-
-_SHOWN = 8
+from armillary.trace.structure import SHOWN, Diagnostic, Severity, misplaced, more
 
 _NEEDED: dict[NodeType, dict[str, Severity]] = {
     NodeType.COMM_COLL_NODE: {"comm_type": "error", "comm_size": "warning"},
@@ -33,68 +27,11 @@ _INTEGERS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Diagnostic:
-    """One finding; an error keeps the trace from being simulated, a warning does not."""
-
-    severity: Severity
-    node: int | None
-    """Position of the (first) node it is about, None for the whole graph."""
-    message: str
-
-
 def check(graph: Graph) -> list[Diagnostic]:
     """Return all findings about a graph, errors first; findings of the same kind are merged and counted."""
     # The sort is stable: within a severity findings keep their order.
-    findings = [*_structure(graph), *_contents(graph)]
+    findings = [*misplaced(graph), *_contents(graph)]
     return sorted(findings, key=lambda finding: finding.severity != "error")
-
-
-def validate(graph: Graph) -> None:
-    """Refuse what cannot be simulated: ids that occur twice, and cycles.
-
-    Raises:
-        InputError: names the nodes.
-    """
-    for finding in _structure(graph):
-        if finding.severity == "error":
-            raise InputError(f"{graph.source}: {finding.message}")
-
-
-def _structure(graph: Graph) -> Iterator[Diagnostic]:
-    ids = graph.ids
-    if len(ids) and not np.all(ids[1:] > ids[:-1]):
-        order = np.argsort(ids, kind="stable")
-        twice = order[1:][ids[order[1:]] == ids[order[:-1]]]
-        if len(twice):
-            shown = ", ".join(f"{int(ids[at])} '{graph.name(at)}'" for at in twice[:_SHOWN].tolist())
-            many = "nodes have" if len(twice) > 1 else "node has"
-            yield Diagnostic(
-                "error",
-                int(twice[0]),
-                f"{len(twice)} {many} the id of an earlier node, expected unique ids: {shown}"
-                + _more(len(twice)),
-            )
-            # A dependency on an id that occurs twice is ambiguous, so cycles would mean nothing.
-            return
-    cycle = find_cycle(graph)
-    if cycle:
-        shown = " -> ".join(f"{int(ids[at])} '{graph.name(at)}'" for at in cycle[:_SHOWN])
-        shown += " -> …" if len(cycle) > _SHOWN else f" -> {int(ids[cycle[0]])}"
-        yield Diagnostic(
-            "error",
-            cycle[0],
-            f"dependency cycle of {len(cycle)} node{'s' * (len(cycle) > 1)}, expected none: {shown}",
-        )
-    dangling = graph.dangling
-    if dangling:
-        shown = ", ".join(
-            f"node {int(ids[at])} '{graph.name(at)}' needs {missing}" for at, missing in dangling[:_SHOWN]
-        )
-        many = "dependencies on absent nodes are" if len(dangling) > 1 else "dependency on an absent node is"
-        yield Diagnostic(
-            "warning", dangling[0][0], f"{len(dangling)} {many} dropped: {shown}{_more(len(dangling))}"
-        )
 
 
 def _contents(graph: Graph) -> Iterator[Diagnostic]:
@@ -191,13 +128,9 @@ def _maybe(
 def _about(
     graph: Graph, found: NDArray[np.int64], what: str, severity: Severity = "warning", noun: str = "node"
 ) -> Diagnostic:
-    shown = ", ".join(f"{int(graph.ids[at])} '{graph.name(at)}'" for at in found[:_SHOWN].tolist())
+    shown = ", ".join(f"{int(graph.ids[at])} '{graph.name(at)}'" for at in found[:SHOWN].tolist())
     return Diagnostic(
         severity,
         int(found[0]),
-        f"{len(found)} {noun}{'s' * (len(found) > 1)} {what}: {shown}{_more(len(found))}",
+        f"{len(found)} {noun}{'s' * (len(found) > 1)} {what}: {shown}{more(len(found))}",
     )
-
-
-def _more(count: int) -> str:
-    return f", … ({count - _SHOWN} more)" if count > _SHOWN else ""

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base import jit
+from armillary.base.allowed import require
 from armillary.base.errors import InputError
-from armillary.base.memory import require
 from armillary.base.tables import before_table
 from armillary.trace import decode_kernel as k
 from armillary.trace import wire_kernel
-from armillary.trace.columns import I64, Columns
+from armillary.trace.columns import I64, ROW_FIELDS, Columns
 from armillary.trace.frames_kernel import PARTS
 from armillary.trace.graph import Graph
 
@@ -109,7 +109,7 @@ def decode_columns(
     return Columns(
         frame_ptr=column(k.AT_FRAME_PTR, len(offsets)),
         unknown=column(k.AT_UNKNOWN, len(offsets) - 1),
-        rows=column(k.AT_ROWS, k.ROW_FIELDS * count[k.ROW_STRIDE]).reshape(k.ROW_FIELDS, -1),
+        rows=column(k.AT_ROWS, ROW_FIELDS * count[k.ROW_STRIDE]).reshape(ROW_FIELDS, -1),
         ctrl=column(k.AT_CTRL, count[k.CTRL]),
         data=column(k.AT_DATA, count[k.DATA]),
         attr_name=heads,
@@ -213,7 +213,7 @@ def _estimate(kernel: ModuleType, mode: jit.Mode, data: Data, offsets: I64) -> l
 def _check_memory(count: list[int], bytes_per_node: float, sources: Sequence[str]) -> None:
     """Refuse files whose columns, or what is to be done with them, take more memory than there is."""
     # The largest columns: those of nodes, and for each attribute a value, a name and up to four slots of its table.
-    own = 8 * (k.ROW_FIELDS * count[k.ROW] + 9 * count[k.ATTR] + count[k.ITEM_CAP] + count[k.STRING_CAP])
+    own = 8 * (ROW_FIELDS * count[k.ROW] + 9 * count[k.ATTR] + count[k.ITEM_CAP] + count[k.STRING_CAP])
     size = own + count[k.BYTE_CAP] + bytes_per_node * count[k.ROW]
     what = "whose simulation" if bytes_per_node else "which"
     more = "" if len(sources) == 1 else f" and {len(sources) - 1} more"
@@ -230,7 +230,7 @@ def _layout(count: list[int], offsets: I64) -> I64:
     sizes = {
         k.AT_FRAME_PTR: n_files + 1,
         k.AT_UNKNOWN: n_files,
-        k.AT_ROWS: k.ROW_FIELDS * (count[k.ROW] + 1),
+        k.AT_ROWS: ROW_FIELDS * (count[k.ROW] + 1),
         k.AT_CTRL: count[k.CTRL],
         k.AT_DATA: count[k.DATA],
         k.AT_VALUE: attributes,

@@ -9,7 +9,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from armillary.trace._check import Diagnostic, Severity
 from armillary.trace.communication import (
     DIMS,
     I64,
@@ -23,7 +22,7 @@ from armillary.trace.communication import (
 )
 from armillary.trace.graph import Graph
 from armillary.trace.reach import ancestors
-from armillary.trace.structure import earliest
+from armillary.trace.structure import Diagnostic, Severity, earliest
 from armillary.trace.trace import WORLD, Groups, Trace
 
 _SHOWN = 3

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from armillary.trace._check import Diagnostic
 from armillary.trace.check_collectives import Use, sure_order
 from armillary.trace.check_rehearsal import rehearse
 from armillary.trace.communication import I64, Communication, group_name, name_of
-from armillary.trace.structure import csr, cycle_in, owners
+from armillary.trace.structure import Diagnostic, csr, cycle_in, owners
 
 _SHOWN = 6
 _TRIES = 8

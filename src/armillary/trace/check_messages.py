@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.units import format_bytes
-from armillary.trace._check import Diagnostic
 from armillary.trace.communication import I64, Communication, name_of
+from armillary.trace.structure import Diagnostic
 from armillary.trace.trace import Trace
 
 _SHOWN = 3

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from armillary.base.errors import InputError
-from armillary.trace._check import Diagnostic, check
+from armillary.trace._check import check
 from armillary.trace.check_collectives import check_collectives, uses_of
 from armillary.trace.check_deadlock import check_deadlock
 from armillary.trace.check_messages import check_messages
 from armillary.trace.communication import read_communication
 from armillary.trace.cut import cut
 from armillary.trace.expand import expand
+from armillary.trace.structure import Diagnostic
 from armillary.trace.trace import Trace, missing_ranks, read_groups
 
 FEW_NODES = 200_000

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base import jit
-from armillary.trace.decode_kernel import (
+from armillary.trace.layout import (
     ATTR_AT,
     CTRL_AT,
     DATA_AT,

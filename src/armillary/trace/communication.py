@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.units import format_bytes, whole
-from armillary.trace._check import validate
 from armillary.trace.columns import CollectiveType, NodeType
 from armillary.trace.graph import Graph
 from armillary.trace.node import REPLAY_ONLY
-from armillary.trace.structure import csr, issue_order
+from armillary.trace.structure import csr, issue_order, validate
 from armillary.trace.trace import WORLD, Groups, Trace
 
 I64 = NDArray[np.int64]

@@ -15,6 +15,7 @@ from typing import Any
 
 from armillary.base.jit import inlined, inner, njit, use
 from armillary.base.spans import spans
+from armillary.trace.layout import ATTR_AT, CTRL_AT, DATA_AT, DURATION, ID, NAME_AT, RAW, START, TYPE
 
 copy, same = spans()
 wire = use("armillary.trace.wire_kernel")
@@ -37,12 +38,6 @@ AT_NAME_FIRST, AT_NAME_SIZE, AT_NAME_NEXT = 42, 43, 44
 ROW_STRIDE, IO_STRIDE, DOC_STRIDE, MASK, N_FILES = 45, 46, 47, 48, 49
 ROOM, FILES = 50, 61
 """From `ROOM` on, the sizes of the columns that the cursors from `CTRL` to `DOC` fill, for `BOTH`, and most names."""
-
-RAW = 33
-"""Kind of an attribute that is a whole field of a node, of a schema that is newer than this one."""
-
-# Rows of the matrix with one column per frame.
-ID, TYPE, START, DURATION, NAME_AT, CTRL_AT, DATA_AT, ATTR_AT, ROW_FIELDS = 0, 1, 2, 3, 4, 5, 6, 7, 8
 
 
 @inlined

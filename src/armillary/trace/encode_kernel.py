@@ -10,12 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from armillary.base.jit import inner, njit, use
+from armillary.trace.layout import ATTR_AT, CTRL_AT, DATA_AT, DURATION, ID, NAME_AT, RAW, START, TYPE
 
 wire_of = use("armillary.trace.wire_kernel").wire_of
-layout = use("armillary.trace.decode_kernel")
-ID, TYPE, START, DURATION = layout.ID, layout.TYPE, layout.START, layout.DURATION
-RAW = layout.RAW
-NAME_AT, CTRL_AT, DATA_AT, ATTR_AT = layout.NAME_AT, layout.CTRL_AT, layout.DATA_AT, layout.ATTR_AT
 
 
 @inner

@@ -7,8 +7,8 @@ import heapq
 import numpy as np
 
 from armillary.base.errors import InputError, StuckError
-from armillary.trace._check import validate
 from armillary.trace.graph import Graph
+from armillary.trace.structure import validate
 
 
 class Feeder:

@@ -277,7 +277,7 @@ class Graph(AttributeColumns):
 
 
 LIMIT = 1 << 60
-"""Nanoseconds and bytes of a node from here on are refused: sums must stay within int64."""
+"""Ticks, nanoseconds and bytes from here on are refused: sums must stay within int64."""
 
 
 def duration_ns(graph: Graph) -> NDArray[np.int64]:

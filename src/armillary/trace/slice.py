@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from armillary.base import jit
 from armillary.trace import columns as c
-from armillary.trace._check import validate
 from armillary.trace.columns import I64, NodeType
 from armillary.trace.graph import Graph, locate
-from armillary.trace.structure import COMPILED_FROM, csr, owners, topological
+from armillary.trace.structure import COMPILED_FROM, csr, owners, topological, validate
 from armillary.trace.trace import Trace
 
 KERNEL = "armillary.trace.bridge_kernel"

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from armillary.base.errors import InputError
 from armillary.base.json_text import json_within
 from armillary.base.units import whole
-from armillary.trace._check import Diagnostic
 from armillary.trace.columns import NodeType
 from armillary.trace.graph import Graph
 from armillary.trace.grid import RankGrid
 from armillary.trace.node import Node, graph_of
+from armillary.trace.structure import Diagnostic
 
 IGNORED = ("comm_src", "comm_dst", "pg_name", "comm_splits")
 """Attributes that usually differ between ranks that otherwise do the same."""
@@ -117,7 +117,10 @@ class Trace:
         Returns:
             The structure of every rank, int32 (n_ranks,), and the index of one graph per structure.
         """
-        from armillary.trace.structure import partition
+        # One graph for all ranks, as generated traces have it, is equal to nothing else.
+        if len(self.graphs) == 1:
+            return np.zeros_like(self.rank_graph), [0]
+        from armillary.trace.partition import partition
 
         of_graph, examples = partition(self.graphs, ignore)
         return of_graph[self.rank_graph], examples

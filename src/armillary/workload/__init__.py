@@ -41,7 +41,7 @@ def study_trace(study: Study) -> Trace:
     from armillary.trace import CollectiveType, GraphBuilder, Trace
 
     if study.trace is not None:
-        from armillary.base.memory import SIMULATED
+        from armillary.base.allowed import SIMULATED
         from armillary.trace import load_trace
 
         return load_trace(study.trace, bytes_per_node=SIMULATED)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from armillary.base.allowed import SIMULATED, require
 from armillary.base.errors import InputError
-from armillary.base.memory import SIMULATED, require
 from armillary.base.units import format_bytes
 from armillary.trace import Trace
 from armillary.trace.placing import graphs_of

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from armillary.base.allowed import require
 from armillary.base.errors import InputError
-from armillary.base.memory import require
 from armillary.trace import CollectiveType, Graph, GraphBuilder, NodeType
 from armillary.trace.node import Attribute
 

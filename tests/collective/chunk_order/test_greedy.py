@@ -21,13 +21,13 @@ from armillary.collective.chunk_order import (
     chunk_routes,
     greedy,
     loads,
-    plain_sizes,
 )
 from armillary.collective.chunk_order.alone import Alone
 from armillary.collective.chunk_order.bound import best_shares, cheapest
 from armillary.collective.chunk_order.choose import chunks_for
 from armillary.collective.chunk_order.online import online_greedy
 from armillary.collective.chunk_order.search import least_time, search
+from armillary.collective.rounds import plain_sizes
 from armillary.engine.common.network import CollectiveCall, Communicator
 from armillary.engine.physical.costs import costs_of, levels_of
 from armillary.platform.collectives import CHUNK_ORDERS

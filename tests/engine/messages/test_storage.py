@@ -258,8 +258,8 @@ def test_the_answer_says_what_shares_links() -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"at": "outt"}, "storage: at: got 'outt', expected one of up, out, or a node.*did you mean 'out'"),
-        ({"at": "npu 9"}, "storage: at: got 'npu 9'"),
+        ({"at": "outt"}, "storage.at: got 'outt', expected one of up, out, or a node.*did you mean 'out'"),
+        ({"at": "npu 9"}, "storage.at: got 'npu 9'"),
         ({"readers": 2}, "readers: got 2, expected none: with at the links say that"),
         ({"client": "2 GB/s"}, "client: got 2, expected none"),
         ({"at": None, "operations": 5}, "operations: got 5, expected none: it counts with at only"),

@@ -15,9 +15,10 @@ import armillary
 from armillary.base.errors import InputError
 from armillary.collective.fitted import load_fit
 from armillary.convert.groups import Groups, groups_node
+from armillary.platform.collectives import FitChoice, HostPath
+from armillary.platform.kernels import Terms
 from armillary.platform.model import Collectives, Platform
 from armillary.platform.network import Dimension, Port
-from armillary.platform.terms import FitChoice, HostPath, Terms
 from armillary.report import bound
 from armillary.trace import CollectiveType, GraphBuilder, NodeType, Trace
 

@@ -8,8 +8,9 @@ import pytest
 
 import armillary
 from armillary.base.errors import InputError
+from armillary.platform.collectives import FitChoice
+from armillary.platform.kernels import Terms
 from armillary.platform.model import Platform
-from armillary.platform.terms import FitChoice, Terms
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 
 from .test_fitted import machine

@@ -286,6 +286,22 @@ def test_credit_that_a_sender_cannot_use_goes_to_others() -> None:
     assert got.arrived.max() / 1e6 + 6.031 == pytest.approx(1638, rel=0.02)
 
 
+def test_what_is_sent_again_leaves_a_slow_path() -> None:
+    """One of four spines has a tenth of its rate; with a fourth of all packets it would take ten times as long."""
+    graph = leaf_spine(2, 4, 4, 12.5, 1000.0)
+    slow = np.where(graph.tail == graph.node("spine 0"), 1.25, graph.bandwidth)
+    size = 1_000_000
+    alone = size * (1 + HEADER / 4096) / 12.5 * 1000
+    for control in ("ndp", "nscc", "rccc"):
+        for spread in ("packet", "bitmap"):
+            routing = Ecmp(dataclasses.replace(graph, bandwidth=slow))
+            got = offer(
+                Rdma(control=control, spread=spread), routing, range(4), range(4, 8), size, mode="compiled"
+            )
+            assert got.use.drops.any()
+            assert 4 / 3.1 * alone < got.arrived.max() < 5 * alone, (control, spread)
+
+
 def test_a_link_that_goes_down_is_avoided_or_waited_for() -> None:
     graph = leaf_spine(2, 2, 2, 10.0, 100.0)
     spine = graph.node("spine 0")

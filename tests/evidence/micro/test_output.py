@@ -11,7 +11,7 @@ from rich.console import Console
 
 from armillary.base.errors import InputError
 from armillary.evidence.micro import bandwidth_picture, measure, measure_beside, tables, write_csv, write_json
-from armillary.evidence.micro.plot import _lines
+from armillary.evidence.micro.plot import lines_of
 from armillary.platform import Dimension, Platform
 from armillary.workload.micro import sweep
 
@@ -59,7 +59,7 @@ def test_files(results, tmp_path):
 
 
 def test_tests_that_agree_share_a_line(results):
-    lines = {(line.members, *line.tests): sorted(line.points) for line in _lines(results)}
+    lines = {(line.members, *line.tests): sorted(line.points) for line in lines_of(results)}
     both = [1 << 10, 1 << 20]
     assert lines == {
         (2, "all-reduce", "all-gather"): both, (8, "all-reduce", "all-gather"): both,

@@ -307,7 +307,7 @@ def test_nonsense_is_refused_in_a_line(here: Path, given: dict[str, Any], messag
 
 def test_the_command_says_what_python_says(here: Path) -> None:
     (here / "mix.yaml").write_text(json.dumps(document()))
-    result = CliRunner().invoke(main, ["plan", "machine", "mix.yaml", "--json", "m.json"])
+    result = CliRunner().invoke(main, ["plan", "machine", "mix.yaml", "--json", "m.json", "--html", "m.html"])
     assert result.exit_code == 0, result.output
     for word in (
         "Best: r: size",
@@ -321,6 +321,9 @@ def test_the_command_says_what_python_says(here: Path) -> None:
     told = json.loads((here / "m.json").read_text())
     assert told["proved"] and told["gap_ratio"] == 0
     assert told["designs"][0]["goodput"] <= told["ideal_goodput"]
+    page = (here / "m.html").read_text()
+    for word in (told["designs"][0]["machine"], "Goodput against power", "The mix on ", "Binds: the space"):
+        assert word in page
     for options, message in (
         (["--power", "4 kw"], "power: got '4 kw'"),
         (["--capital", "1 USD"], "budget: no machine is within it"),

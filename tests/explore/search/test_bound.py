@@ -15,11 +15,11 @@ from armillary.base.errors import InputError, StuckError
 from armillary.explore.search.bound import StepBound
 from armillary.explore.search.pipeline_kernel import T_LIST, T_PARENT, T_RANK, TASK_COLUMNS
 from armillary.explore.search.timetable import timetable
-from armillary.platform.kernels import Compute, Jitter, Kernels
+from armillary.platform.collectives import FitChoice
+from armillary.platform.kernels import Compute, Jitter, Kernels, Terms
 from armillary.platform.memory import LocalMemory, RemoteMemory
 from armillary.platform.model import Collectives, Npu, Platform
 from armillary.platform.network import Dimension
-from armillary.platform.terms import FitChoice, Terms
 from armillary.workload.generate import generate
 from armillary.workload.models.decoder_parts import Attention, Experts, Mlp
 from armillary.workload.models.schema import Decoder, Model

@@ -55,6 +55,7 @@ def test_keys_are_what_they_say(tmp_path: Path) -> None:
         ("{clock: {spread: 9 %, per: 0}}", "per: got 0, expected 1 or more"),
         ("{stragglers: {share: 1 %, slower: -5 %}}", "slower"),
         ("{link_flaps: {share: 1 %, lasts: 3}}", "lasts"),
+        ("{link_flaps: {share: 1 %, lasts: 0 s}}", "study.yaml:5: .*lasts: got '0 s', expected more than 0"),
         ("{slow_nics: {share: 1 %, loses: 100 %}}", "at most 99.9 %"),
         ("{slow_nics: {share: 1 %, loses: 5 %, dimension: rial}}", "variation.slow_nics.dimension: got 'rial'.*'rail'"),
         ("{background: {most: 20 %, dimension: x}}", "variation.background.dimension: got 'x'"),

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from armillary.report.astra_log.hash_order import BUCKETS, _walked, walked
+from armillary.report.astra_log.hash_order import BUCKETS, walked, walked_keys
 
 # Keys in the order of insertion -> the places in the order of `for (auto& [key, value] : map)`.
 SEEN = {
@@ -37,7 +37,7 @@ def test_keys_side_by_side_take_the_short_way(count: int, first: int) -> None:
     # Nodes start a little out of order.
     swapped = np.arange(max(count - 1, 0))[::7]
     keys[swapped], keys[swapped + 1] = keys[swapped + 1].copy(), keys[swapped].copy()
-    assert walked(keys).tolist() == _walked([int(key) for key in keys])
+    assert walked(keys).tolist() == walked_keys([int(key) for key in keys])
 
 
 def test_buckets_grow_to_about_twice() -> None:

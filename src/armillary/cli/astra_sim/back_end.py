@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from armillary.cli.values import OneOf
+from armillary.cli.options import OneOf
 
 PATH = click.Path()
 """Not checked for existence: a workload is a prefix, and errors should be ours."""

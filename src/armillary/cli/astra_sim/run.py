@@ -9,8 +9,8 @@ import click
 
 from armillary.base.hints import nearest
 from armillary.cli import COMMANDS
+from armillary.cli.options import OneOf
 from armillary.cli.outputs import say, working
-from armillary.cli.values import OneOf
 
 if TYPE_CHECKING:
     from armillary.report.astra_log import Logging, ResultLog

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from armillary.base.terminal import unfiltered
-from armillary.base.text import json_text
+from armillary.base.text import json_text, unfiltered
 from armillary.cli.command import option
 from armillary.cli.options import efficiency_option, machine_option, with_efficiency
 from armillary.cli.outputs import Outputs, output_options, say, show_table, working

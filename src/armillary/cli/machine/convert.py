@@ -8,9 +8,9 @@ import click
 
 from armillary.cli.command import Command, option
 from armillary.cli.machine import SUBCOMMANDS
-from armillary.cli.options import machine_argument
+from armillary.cli.options import OneOf, machine_argument
 from armillary.cli.outputs import say
-from armillary.cli.values import OUTPUT, OneOf
+from armillary.cli.values import OUTPUT
 
 
 @click.command(

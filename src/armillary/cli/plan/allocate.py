@@ -183,7 +183,7 @@ def _table(found: Comparison, *, money: bool) -> Table:
 
 def _lines(found: Comparison) -> list[str]:
     from armillary.base.units import format_time
-    from armillary.explore.cost.allocation.compare import exposed
+    from armillary.report.job_tables import exposed
 
     equal, best = found.equal, found.best
     lines = [

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from armillary.cli.command import Command, option
-from armillary.cli.options import json_option, programs_option, top_option
-from armillary.cli.outputs import say, show_table, write_json
+from armillary.cli.options import html_option, json_option, programs_option, top_option
+from armillary.cli.outputs import say, show_table, write_html, write_json
 from armillary.cli.plan import SUBCOMMANDS
 from armillary.cli.plan.search import Progress
 from armillary.cli.values import STORE
@@ -42,11 +42,12 @@ of it. Machines are bounded first, and simulated until no other can be better.
 @option("--store", type=STORE, metavar="FILE", heading="Search",
         help="Keep simulated results in a sweep store, and resume from it.")  # fmt: skip
 @top_option("Machines", 5, heading="Search")
+@html_option()
 @json_option("Write the result as JSON, in s, USD and W.")
 @programs_option
 def command(
     file: Path, capital: str | None, cost_per_year: str | None, power: str | None, most: int | None,
-    store: Path | None, top: int, json_file: Path | None,
+    store: Path | None, top: int, html: Path | None, json_file: Path | None,
 ) -> None:  # fmt: skip
     """Search and print."""
     from armillary.explore.codesign.search import plan_machine
@@ -61,4 +62,5 @@ def command(
     show_table(designs_table(found, top))
     for line in (*binding(found), *details(found)):
         say(line)
+    write_html(html, found)
     write_json(json_file, codesign_json(found))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from armillary.base.terminal import unfiltered
+from armillary.base.text import unfiltered
 from armillary.cli.command import Command, option
 from armillary.cli.options import (
     csv_option,

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from armillary.base.terminal import console
+from armillary.base.text import console
 from armillary.cli import COMMANDS
-from armillary.cli.command import Command, option
+from armillary.cli.command import Command, Ended, option
 from armillary.cli.options import (
+    OneOf,
     csv_option,
     html_option,
     json_option,
@@ -24,9 +25,8 @@ from armillary.cli.options import (
     workers_option,
 )
 from armillary.cli.outputs import say, show_table
-from armillary.cli.signals import Ended
 from armillary.cli.sweep import SUBCOMMANDS
-from armillary.cli.values import PAGE, STORE, OneOf
+from armillary.cli.values import PAGE, STORE
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars

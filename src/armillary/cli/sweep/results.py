@@ -62,7 +62,6 @@ def command(
         raise InputError(f"{store}: --where {where}: holds for none of {len(columns.rows):,} points")
     show_table(ranked(rows, columns, top))
     if plot:
-        # One chart, or all in one picture.
         picture(rows, columns, plot, chart, over)
     if html:
         write_html(rows, columns, html)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from armillary.base.terminal import unfiltered
+from armillary.base.text import unfiltered
 from armillary.cli.command import Command, option
 from armillary.cli.options import json_option, plot_option, seed_option, workers_option
 from armillary.cli.outputs import say, show_table, write_json
@@ -23,7 +23,6 @@ reveal.
 Runs of public models are obfuscated, too. An attack with a list of these models names them: it compares the total
 gradients that replicas reduce with the models' parameter counts. Its shares have 95 % intervals.
 """
-_PATH = click.Path(path_type=Path)
 
 
 @click.command(

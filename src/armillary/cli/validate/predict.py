@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from armillary.base.terminal import console
+from armillary.base.text import console
 from armillary.cli import COMMANDS
 from armillary.cli.command import Command, option
 from armillary.cli.options import html_option, json_option, plot_option

@@ -77,19 +77,3 @@ def loads(operation: str, levels: Sequence[Level], order: Order) -> list[float]:
 def plain_order(operation: str, levels: int) -> Order:
     """Return the order without a scheduler: innermost first, outermost in an all-gather."""
     return tuple(range(levels))[:: -1 if operation == "all-gather" else 1]
-
-
-def plain_sizes(size: int, chunks: int) -> list[int]:
-    """Return the bytes of chunks that are as equal as can be, the bigger ones first; none is empty but an only one.
-
-    Raises:
-        InputError: there are more than a run goes through.
-    """
-    # Bytes that do not divide go to the first chunks, one each.
-    count = max(1, min(chunks, size))
-    # Late: hardly any run has so many.
-    if count > 1 << 16:
-        from armillary.base.counts import MOST_CHUNKS, check_count
-
-        check_count(count, MOST_CHUNKS, "collectives: chunks", "fewer chunks")
-    return [size // count + (i < size % count) for i in range(count)]

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from armillary.base.errors import InputError
-from armillary.collective.chunk_order import Level, Order, greedy, plain_sizes
+from armillary.collective.chunk_order import Level, Order, greedy
 from armillary.collective.chunk_order.alone import Problem, Rows
 from armillary.collective.chunk_order.greedy import Chunks
+from armillary.collective.rounds import plain_sizes
 from armillary.platform.collectives import CHUNK_ORDERS
 
 Scheduler = Callable[[Problem], Chunks]

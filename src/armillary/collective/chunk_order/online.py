@@ -1,6 +1,6 @@
 """The orders that `online-greedy` chooses for a collective that is alone: a simulation in plain Python.
 
-The rules are those of `engine.physical.choice_kernel` and `chunk_flows_kernel`.
+The rules are those of `engine.physical.progress_kernel` and `chunk_flows_kernel`.
 """
 
 from __future__ import annotations

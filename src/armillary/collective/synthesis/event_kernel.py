@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from armillary.base.jit import inner
+from armillary.base.jit import inner, use
 
-H_TIME, H_ORDER, H_WHAT = range(3)
-H_COLUMNS = 3
+heaps = use("armillary.base.heap_kernel")
+rise, sink = heaps.rise, heaps.sink
+H_WHAT, H_COLUMNS = 2, 3
 # State of a kernel: events in the heap, events so far, random state, sends so far, what is missing, last arrival
 S_HEAP, S_ORDER, S_RANDOM, S_SENDS, S_MISSING, S_END = range(6)
 STATE = 6
@@ -16,25 +17,9 @@ TICK = 1000
 @inner
 def push(st, heap, time, what):
     """Add an event; of those at the same time the first made is the first."""
-    order = st[S_ORDER]
-    st[S_ORDER] = order + 1
-    i = st[S_HEAP]
-    st[S_HEAP] = i + 1
-    while i > 0:
-        parent = (i - 1) >> 1
-        at = parent * H_COLUMNS
-        # A new event has the highest order, so it stays behind those of the same time.
-        if heap[at] <= time:
-            break
-        to = i * H_COLUMNS
-        heap[to] = heap[at]
-        heap[to + 1] = heap[at + 1]
-        heap[to + 2] = heap[at + 2]
-        i = parent
-    to = i * H_COLUMNS
-    heap[to] = time
-    heap[to + 1] = order
-    heap[to + 2] = what
+    rise(heap, st[S_HEAP], time, st[S_ORDER], what)
+    st[S_ORDER] += 1
+    st[S_HEAP] += 1
 
 
 @inner
@@ -44,29 +29,7 @@ def pop(st, heap):
     size = st[S_HEAP] - 1
     st[S_HEAP] = size
     last = size * H_COLUMNS
-    time, order, what = heap[last], heap[last + 1], heap[last + 2]
-    i = 0
-    child = 1
-    while child < size:
-        at = child * H_COLUMNS
-        other = at + H_COLUMNS
-        if child + 1 < size and (
-            heap[other] < heap[at] or (heap[other] == heap[at] and heap[other + 1] < heap[at + 1])
-        ):
-            at = other
-            child += 1
-        if heap[at] > time or (heap[at] == time and heap[at + 1] > order):
-            break
-        to = i * H_COLUMNS
-        heap[to] = heap[at]
-        heap[to + 1] = heap[at + 1]
-        heap[to + 2] = heap[at + 2]
-        i = child
-        child = 2 * i + 1
-    to = i * H_COLUMNS
-    heap[to] = time
-    heap[to + 1] = order
-    heap[to + 2] = what
+    sink(heap, size, heap[last], heap[last + 1], heap[last + 2])
     return first
 
 

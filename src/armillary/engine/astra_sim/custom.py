@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from armillary.base.errors import InputError
 from armillary.engine.astra_sim import layout as lk
 from armillary.engine.common.items import TAGS, View
-from armillary.engine.common.network import LIMIT, Communicators
+from armillary.engine.common.network import Communicators
 from armillary.engine.common.nodes import Nodes
 from armillary.trace import Graph, NodeType, read_graph
-from armillary.trace._check import validate
+from armillary.trace.graph import LIMIT
+from armillary.trace.structure import validate
 
 Ints = NDArray[np.int64]
 

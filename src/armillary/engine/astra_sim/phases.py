@@ -18,10 +18,11 @@ from armillary.engine.astra_sim.collective.chunk_order import (
 )
 from armillary.engine.astra_sim.collective.plan import next_size, plan
 from armillary.engine.astra_sim.collective.schedule import Schedule
-from armillary.engine.common.network import LIMIT, CollectiveCall, Communicator
+from armillary.engine.common.network import CollectiveCall, Communicator
 from armillary.platform.collectives import Algorithm
 from armillary.platform.model import Platform
 from armillary.platform.profiles import astra_sim_algorithms, astra_sim_endpoint_delay
+from armillary.trace.graph import LIMIT
 
 LOCAL_ENDPOINT_NS = 10
 """Endpoint delay inside a sub-group, whatever the system file says (spec: 1(c), Endpoint)."""

@@ -28,7 +28,6 @@ from armillary.engine.common.network import CollectiveCall, Communicator
 from armillary.platform.model import Platform, ports
 from armillary.platform.network import TOPOLOGIES, Dimension, Port, links_per_npu, port
 
-Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 SAFE = 1 - 1e-6
 """Network models count ps per byte in fractions of 20 bits, and sums here are floats."""

@@ -15,9 +15,9 @@ from armillary.collective.demand import plain
 from armillary.engine.common import network
 from armillary.engine.common.items import MEMORY_OPERATIONS
 from armillary.engine.common.network import FRACTION_BITS, CollectiveCall, Communicator, node_size
+from armillary.platform.collectives import FitChoice
 from armillary.platform.model import Platform
 from armillary.platform.network import port
-from armillary.platform.terms import FitChoice
 
 if TYPE_CHECKING:
     from armillary.collective.fitted import CollectiveFit, CollectiveTime

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
 from armillary.engine.common import layout as lk
-from armillary.engine.common.network import LIMIT, CollectiveCall, Communicators
+from armillary.engine.common.network import CollectiveCall, Communicators
 from armillary.engine.common.nodes import OPERATION, Nodes, moved
 from armillary.platform.model import Platform
 from armillary.trace import CollectiveType, Graph, NodeType, Trace
 from armillary.trace.columns import distinct_columns
+from armillary.trace.graph import LIMIT
 from armillary.trace.node import PACE, WHOLE_PACE
 from armillary.trace.trace import IGNORED, WORLD
 

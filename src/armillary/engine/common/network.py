@@ -16,11 +16,10 @@ from armillary.base.errors import InputError, nearest
 from armillary.platform.model import Platform
 from armillary.platform.network import TOPOLOGIES, Dimension
 from armillary.trace import Graph
+from armillary.trace.graph import LIMIT
 from armillary.trace.trace import WORLD, define, definitions, recorded_world
 
 Ranks = NDArray[np.int64]
-LIMIT = 1 << 60
-"""Ticks and bytes from here on are refused: sums must stay within int64."""
 
 
 def strides(dimensions: tuple[Dimension, ...]) -> list[int]:

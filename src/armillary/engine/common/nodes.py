@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
 from armillary.engine.common import layout as lk
-from armillary.engine.common.network import LIMIT
 from armillary.platform.model import Platform
 from armillary.trace import CollectiveType, Graph, NodeType
-from armillary.trace._check import validate
 from armillary.trace.columns import COMMUNICATION
+from armillary.trace.graph import LIMIT
 from armillary.trace.node import REPLAY_ONLY
+from armillary.trace.structure import validate
 
 if TYPE_CHECKING:
     from armillary.compute import KernelTimes

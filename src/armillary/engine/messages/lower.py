@@ -14,7 +14,7 @@ from armillary.collective.algorithms import rounds_alltoallv, rounds_for
 from armillary.collective.rounds import Rounds
 from armillary.engine.common.items import Channel, View
 from armillary.engine.common.lowered import as_table
-from armillary.engine.common.network import LIMIT, CollectiveCall
+from armillary.engine.common.network import CollectiveCall
 from armillary.engine.messages import layout as lk
 from armillary.engine.messages.lines import MessageLines
 from armillary.engine.messages.program import MessageProgram
@@ -34,6 +34,7 @@ from armillary.platform.model import Platform, ports
 from armillary.platform.network import InNetwork
 from armillary.platform.topology.attached import ways
 from armillary.trace import Trace
+from armillary.trace.graph import LIMIT
 from armillary.trace.storage import read
 
 Ints = NDArray[np.int64]

@@ -16,8 +16,9 @@ from itertools import permutations
 from math import ceil, factorial, prod
 
 from armillary.base.errors import InputError
-from armillary.collective.chunk_order import SCHEDULABLE, plain_order, plain_sizes
+from armillary.collective.chunk_order import SCHEDULABLE, plain_order
 from armillary.collective.demand import plain
+from armillary.collective.rounds import plain_sizes
 from armillary.engine.common.items import MEMORY_OPERATIONS
 from armillary.engine.common.network import CollectiveCall, Communicator, between
 from armillary.engine.physical.phases import Beside, PhysicalPhase, in_memory, phases, spanned_by

@@ -8,8 +8,9 @@ from fractions import Fraction
 from functools import cached_property
 from math import ceil
 
-from armillary.collective.chunk_order import Level, Order, plain_sizes
+from armillary.collective.chunk_order import Level, Order
 from armillary.collective.demand import plain
+from armillary.collective.rounds import plain_sizes
 from armillary.engine.common.network import CollectiveCall, Communicator, Scale, bits
 from armillary.engine.physical.phases import PhysicalPhase, Span, latency_ticks, phase_of, spanned_by, visits
 from armillary.platform.model import Platform

@@ -24,12 +24,13 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
 from armillary.engine.common.items import FROM_MEMORY, View
-from armillary.engine.common.network import LIMIT, node_size
+from armillary.engine.common.network import node_size
 from armillary.engine.common.nodes import refuse
 from armillary.engine.physical import layout as lk
 from armillary.platform.memory import speed
 from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType
+from armillary.trace.graph import LIMIT
 
 if TYPE_CHECKING:
     from armillary.platform.memory_model import MemoryModel

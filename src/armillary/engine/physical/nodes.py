@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from armillary.base.errors import one_of
 from armillary.engine.common.items import View
-from armillary.engine.common.network import LIMIT
 from armillary.engine.common.nodes import (
     NOTHING,
     OPERATION,
@@ -33,10 +32,10 @@ from armillary.engine.physical import layout as lk
 from armillary.engine.physical.memory import read_accesses
 from armillary.platform.model import Platform
 from armillary.trace import Graph, NodeType
-from armillary.trace._check import validate
 from armillary.trace.columns import distinct_columns
+from armillary.trace.graph import LIMIT
 from armillary.trace.node import DELAY
-from armillary.trace.structure import children, owners
+from armillary.trace.structure import children, owners, validate
 
 if TYPE_CHECKING:
     from armillary.compute import KernelTimes

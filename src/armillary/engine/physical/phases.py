@@ -10,7 +10,6 @@ from math import ceil, inf, prod
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from armillary.base.errors import InputError, one_of
 from armillary.collective.algorithms import (
@@ -82,7 +81,6 @@ def _reason(platform: Platform, topology: str) -> str:
     return f"a {topology} has no switch"
 
 
-Ints = NDArray[np.int64]
 FITTED = "fitted"
 """Name of the algorithm of a phase that a fit timed."""
 MEMORY_LOAD, MEMORY_STORE = -1, -2

@@ -20,7 +20,6 @@ from armillary.engine.common.network import CollectiveCall, Communicator, Commun
 from armillary.platform.model import Platform
 from armillary.trace import Graph, Trace
 
-Ints = NDArray[np.int64]
 Rows = dict[int, tuple[int, tuple[int, ...]]]
 """Number of a collective in its communicator -> (item, splits)."""
 

@@ -128,6 +128,13 @@ def link_rows(topology: Topology) -> Ints:
     return rows
 
 
+def times_to_end(topology: Topology, size: int) -> Ints:
+    """Return (links) ps that `size` bytes need to the end of each."""
+    rows = link_rows(topology)
+    on_wire: Ints = -(-size * rows[:, lk.L_SLOW] // rows[:, lk.L_FAST])
+    return on_wire + rows[:, lk.L_LATENCY]
+
+
 def paces(bandwidth: Floats, name: str = "topology") -> tuple[Ints, Ints]:
     """Return ps per byte of links as fractions, numerators and denominators; 0 / 1 where the bandwidth is 0.
 

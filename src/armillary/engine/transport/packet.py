@@ -16,7 +16,6 @@ from typing import ClassVar
 import numpy as np
 
 from armillary.base.errors import InputError
-from armillary.engine.common.network import LIMIT
 from armillary.engine.transport import hop_layout as hl
 from armillary.engine.transport import layout as lk
 from armillary.engine.transport import packet_layout as pk
@@ -27,6 +26,7 @@ from armillary.engine.transport.network import Routes, Stage
 from armillary.engine.transport.transport import Ints, Transport
 from armillary.engine.transport.unbounded import UnboundedPacket
 from armillary.platform.topology.graph import UNBOUNDED, Topology
+from armillary.trace.graph import LIMIT
 
 LARGEST_PACKET = 1 << 20
 LARGEST_QUEUE = 1 << 40

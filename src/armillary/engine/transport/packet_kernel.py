@@ -22,6 +22,7 @@ gate_kernel = use("armillary.engine.transport.gate_kernel")
 admit, left = gate_kernel.admit, gate_kernel.left
 turn_kernel = use("armillary.engine.transport.turn_kernel")
 line_up, next_turn, turn_over = turn_kernel.line_up, turn_kernel.next_turn, turn_kernel.turn_over
+new_message = turn_kernel.new_message
 port_kernel = use("armillary.engine.transport.port_kernel")
 arm, started = port_kernel.arm, port_kernel.started
 transmit, enqueue, dequeue, arrive = (
@@ -44,7 +45,7 @@ dcqcn_kernel = use("armillary.engine.transport.dcqcn_kernel")
 new_flow, flow_done, slow_down = dcqcn_kernel.new_flow, dcqcn_kernel.flow_done, dcqcn_kernel.slow_down
 next_time, notifies, resumed = dcqcn_kernel.next_time, dcqcn_kernel.notifies, dcqcn_kernel.resumed
 flows, links, messages, option = accessors(pk.FLOW, lk.LINK, pk.MESSAGE, pk.OPTION)
-packets, ports, route_links, routes = accessors(pk.PACKET, pk.FAIR_PORT, lk.ROUTE_LINK, lk.ROUTE_FIRST)
+packets, ports, route_links = accessors(pk.PACKET, pk.FAIR_PORT, lk.ROUTE_LINK)
 rows, uses = accessors(lk.ROW, lk.USE)
 
 
@@ -65,20 +66,12 @@ def _works(net, link):
 @inner
 def inject(table, net, pool, queue, cookie, route, size, key, now):
     """Let a message leave its NPU at `now` (ps)."""
-    row = new_row(net, pool)
-    first = routes.first(table, route)
-    last = routes.first(table, route + 1) - 1
-    rows.set_cookie(pool, row, cookie)
-    messages.set_first(pool, row, first)
-    messages.set_last(pool, row, last)
-    messages.set_key(pool, row, key)
-    messages.set_send(pool, row, size)
+    row = new_message(table, net, pool, cookie, route, size, key)
     messages.set_left(pool, row, size)
     messages.set_flow(pool, row, 0)
     messages.set_route(pool, row, route)
-    net[lk.N_IN_FLIGHT] += 1
     # A route without links: the message is at its own NPU.
-    if last < first:
+    if messages.last(pool, row) < messages.first(pool, row):
         push(net, queue, now, row * lk.CODES + pk.HERE)
     elif admit(net, pool, route, row, key, pk.M_KEY):
         _begin(table, net, pool, queue, row, now)

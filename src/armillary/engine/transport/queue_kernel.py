@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 from armillary.base.accessors import accessors
-from armillary.base.jit import inner
+from armillary.base.jit import inner, use
 from armillary.engine.transport import layout as lk
 
+heaps = use("armillary.base.heap_kernel")
+rise, sink = heaps.rise, heaps.sink
 rows = accessors(lk.ROW)
 
 
 @inner
 def push_ordered(net, queue, time, order, what):
     """Add an event; among those at the same time the lowest `order` comes first."""
-    i = net[lk.N_QUEUE]
-    net[lk.N_QUEUE] = i + 1
-    # The hole moves up instead of swapping: half the writes.
-    while i > 0:
-        parent = (i - 1) >> 1
-        at = parent * lk.Q_COLUMNS
-        if queue[at] < time or (queue[at] == time and queue[at + 1] <= order):
-            break
-        to = i * lk.Q_COLUMNS
-        queue[to] = queue[at]
-        queue[to + 1] = queue[at + 1]
-        queue[to + 2] = queue[at + 2]
-        i = parent
-    to = i * lk.Q_COLUMNS
-    queue[to] = time
-    queue[to + 1] = order
-    queue[to + 2] = what
+    rise(queue, net[lk.N_QUEUE], time, order, what)
+    net[lk.N_QUEUE] += 1
 
 
 @inner
@@ -44,42 +31,16 @@ def pop(net, queue):
     first = queue[lk.Q_WHAT]
     size = net[lk.N_QUEUE] - 1
     net[lk.N_QUEUE] = size
-    # The last event fills the hole; when it is the first itself, the loop in `_sink` ends at once.
+    # The last event fills the hole; when it is the first itself, `sink` ends at once.
     last = size * lk.Q_COLUMNS
-    _sink(queue, size, queue[last], queue[last + 1], queue[last + 2])
+    sink(queue, size, queue[last], queue[last + 1], queue[last + 2])
     return first
 
 
 @inner
 def replace_first(net, queue, time):
     """Let the first event come again, at a later time."""
-    _sink(queue, net[lk.N_QUEUE], time, queue[lk.Q_SEQUENCE], queue[lk.Q_WHAT])
-
-
-@inner
-def _sink(queue, size, time, sequence, what):
-    """Put an event where the first was in a heap of `size`."""
-    i = 0
-    child = 1
-    while child < size:
-        at = child * lk.Q_COLUMNS
-        if child + 1 < size:
-            other = at + lk.Q_COLUMNS
-            if queue[other] < queue[at] or (queue[other] == queue[at] and queue[other + 1] < queue[at + 1]):
-                at = other
-                child += 1
-        if queue[at] > time or (queue[at] == time and queue[at + 1] > sequence):
-            break
-        to = i * lk.Q_COLUMNS
-        queue[to] = queue[at]
-        queue[to + 1] = queue[at + 1]
-        queue[to + 2] = queue[at + 2]
-        i = child
-        child = 2 * i + 1
-    to = i * lk.Q_COLUMNS
-    queue[to] = time
-    queue[to + 1] = sequence
-    queue[to + 2] = what
+    sink(queue, net[lk.N_QUEUE], time, queue[lk.Q_SEQUENCE], queue[lk.Q_WHAT])
 
 
 @inner

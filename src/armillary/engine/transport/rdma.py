@@ -21,7 +21,7 @@ from armillary.engine.transport import rdma_layout as rl
 from armillary.engine.transport.dcqcn import Dcqcn
 from armillary.engine.transport.deadlock import blocked_cycle, down_links
 from armillary.engine.transport.hops import Ways, hop_options, hop_tables
-from armillary.engine.transport.network import Routes, Stage, link_rows
+from armillary.engine.transport.network import Routes, Stage, times_to_end
 from armillary.engine.transport.packet import LARGEST_PACKET, Packet, reverse_links
 from armillary.engine.transport.transport import Ints, Transport
 from armillary.platform.topology.graph import UNBOUNDED, Topology
@@ -201,7 +201,7 @@ class RdmaNetwork(Transport):
                 f"{name(int(topology.tail[link]))}; expected links both ways, as ACKs go back"
             )
         ways = [links[begin[route] : end[route]] for route in some[chosen].tolist()]
-        packet, ack = _times(topology, rdma.packet), _times(topology, rdma.ack)
+        packet, ack = times_to_end(topology, rdma.packet), times_to_end(topology, rdma.ack)
         self.base = np.array([packet[way].sum() + ack[self.reverse[way]].sum() for way in ways], np.int64)
         self.flows = self._rows(topology, ends[chosen], out[chosen], self.reverse[into[chosen]], ways)
         words = len(self.flows) * (rl.FLOW.width + 3 * self.slots + rdma.paths)
@@ -369,10 +369,3 @@ class RdmaNetwork(Transport):
             f"in a row, the first from {ends[0]} to {ends[1]}: larger packets.retries, packets.rto or "
             "packets.buffer may avoid this"
         ]
-
-
-def _times(topology: Topology, size: int) -> Ints:
-    """Return (links) ps that `size` bytes need to the end of each."""
-    rows = link_rows(topology)
-    on_wire: Ints = -(-size * rows[:, lk.L_SLOW] // rows[:, lk.L_FAST])
-    return on_wire + rows[:, lk.L_LATENCY]

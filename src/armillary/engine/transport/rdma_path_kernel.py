@@ -1,9 +1,10 @@
 """The paths that a sender of protocol `rdma` gives its packets: numbers that switches hash, as UDP source ports are.
 
-Oblivious: all in turn, each round in another order (by exclusive or). Bitmap: the same, without those that have a
-penalty: 1 for a mark, 4 for a loss, at most 15; a skip takes 1 off. REPS (Bonato et al., "REPS: recycled entropy packet
-spraying", 2024): the path of a packet that came through unmarked is used once more, of which 8 are kept; else a random
-one. Penalties and sizes as htsim has them.
+Oblivious: all in turn, each round in another order (by exclusive or); a packet that is sent again takes the next turn,
+so it leaves a path that is slow or down. Bitmap: the same, without those that have a penalty: 1 for a mark, 4 for a
+loss, at most 15; a skip takes 1 off. REPS (Bonato et al., "REPS: recycled entropy packet spraying", 2024): the path of
+a packet that came through unmarked is used once more, of which 8 are kept; else a random one. Penalties and sizes as
+htsim has them.
 """
 
 from __future__ import annotations
@@ -35,14 +36,15 @@ def next_path(table, net, flow, number):
         first = kept >> 4
         flows.set_recycled(net, flow, ((first + 1) % rl.KEPT) * 16 + many - 1)
         return paths.value(net, flow * count + first)
-    path = (number & (count - 1)) ^ (mix(seed, number // count) & (count - 1))
-    if choice == rl.BITMAP:
-        for _ in range(count):
-            penalty = paths.value(net, flow * count + path)
-            if penalty == 0:
-                break
-            paths.set_value(net, flow * count + path, penalty - 1)
-            path = (path + 1) & (count - 1)
+    path = 0
+    for _ in range(count):
+        turn = flows.turn(net, flow)
+        path = (turn & (count - 1)) ^ (mix(seed, turn // count) & (count - 1))
+        flows.set_turn(net, flow, turn + 1)
+        penalty = paths.value(net, flow * count + path)
+        if choice != rl.BITMAP or penalty == 0:
+            break
+        paths.set_value(net, flow * count + path, penalty - 1)
     return path
 
 

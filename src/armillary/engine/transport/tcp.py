@@ -20,7 +20,7 @@ from armillary.engine.transport import layout as lk
 from armillary.engine.transport import packet_layout as pk
 from armillary.engine.transport import tcp_layout as tk
 from armillary.engine.transport.deadlock import down_links
-from armillary.engine.transport.network import Routes, Stage, link_rows
+from armillary.engine.transport.network import Routes, Stage, times_to_end
 from armillary.engine.transport.packet import LARGEST_PACKET, reverse_links
 from armillary.engine.transport.transport import Ints, Transport
 from armillary.platform.topology.graph import UNBOUNDED, Topology
@@ -178,7 +178,7 @@ class Connected(Transport):
         self.place = np.full(routes.count, -1, np.int64)
         rows: list[Ints] = []
         known: dict[object, int] = {}
-        header = _times(topology, tcp.header)
+        header = times_to_end(topology, tcp.header)
         for route, (begin, end) in enumerate(zip(first[:-1].tolist(), first[1:].tolist(), strict=True)):
             if begin == end:
                 continue
@@ -248,13 +248,6 @@ def _row(tcp: Tcp, begin: int, end: int, base: int) -> Ints:
     limit = round(tcp.min_rto * PS_PER_MS), round(tcp.max_rto * PS_PER_MS)
     row[tk.C_RTO] = min(max(base + 4 * (base // 2), limit[0]), limit[1])
     return row
-
-
-def _times(topology: Topology, size: int) -> Ints:
-    """Return (links) ps that `size` bytes need to the end of each."""
-    rows = link_rows(topology)
-    on_wire: Ints = -(-size * rows[:, lk.L_SLOW] // rows[:, lk.L_FAST])
-    return on_wire + rows[:, lk.L_LATENCY]
 
 
 def _within(name: str, value: float, least: float, most: float, unit: str) -> None:

@@ -10,6 +10,20 @@ from armillary.engine.transport import packet_layout as pk
 queue_kernel = use("armillary.engine.transport.queue_kernel")
 new_row, free_row = queue_kernel.new_row, queue_kernel.free_row
 classes, messages, ports, rows = accessors(pk.CLASS, pk.MESSAGE, pk.FAIR_PORT, lk.ROW)
+routes = accessors(lk.ROUTE_FIRST)
+
+
+@inner
+def new_message(table, net, pool, cookie, route, size, key):
+    """Return the row of a message that is to leave its NPU by a route, none of it sent."""
+    row = new_row(net, pool)
+    rows.set_cookie(pool, row, cookie)
+    messages.set_first(pool, row, routes.first(table, route))
+    messages.set_last(pool, row, routes.first(table, route + 1) - 1)
+    messages.set_key(pool, row, key)
+    messages.set_send(pool, row, size)
+    net[lk.N_IN_FLIGHT] += 1
+    return row
 
 
 @inner

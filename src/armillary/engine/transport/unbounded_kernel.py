@@ -25,7 +25,7 @@ gate_kernel = use("armillary.engine.transport.gate_kernel")
 admit, left = gate_kernel.admit, gate_kernel.left
 turn_kernel = use("armillary.engine.transport.turn_kernel")
 line_up, next_turn, turn_over = turn_kernel.line_up, turn_kernel.next_turn, turn_kernel.turn_over
-first_of_turn = turn_kernel.first_of_turn
+first_of_turn, new_message = turn_kernel.first_of_turn, turn_kernel.new_message
 use_kernel = use("armillary.engine.transport.use_kernel")
 duration, carried, waiting = use_kernel.duration, use_kernel.carried, use_kernel.waiting
 list_kernel = use("armillary.engine.transport.list_kernel")
@@ -34,28 +34,20 @@ next_on_wire, put, skip = list_kernel.next_on_wire, list_kernel.put, list_kernel
 tree_kernel = use("armillary.engine.transport.tree_kernel")
 schedule, rebase = tree_kernel.schedule, tree_kernel.rebase
 messages, nodes, option, packets = accessors(ul.MESSAGE, ul.NODE, ul.OPTION, ul.PACKET)
-paces, ports, route_links, routes = accessors(ul.PACE, ul.PORT, lk.ROUTE_LINK, lk.ROUTE_FIRST)
+paces, ports, route_links = accessors(ul.PACE, ul.PORT, lk.ROUTE_LINK)
 rows, uses, ways = accessors(lk.ROW, lk.USE, ul.WAY)
 
 
 @inner
 def inject(table, net, pool, queue, cookie, route, size, key, now):
     """Let a message leave its NPU at `now` (ps)."""
-    row = new_row(net, pool)
-    first = routes.first(table, route)
-    last = routes.first(table, route + 1) - 1
-    rows.set_cookie(pool, row, cookie)
-    messages.set_first(pool, row, first)
-    messages.set_last(pool, row, last)
-    messages.set_key(pool, row, key)
-    messages.set_send(pool, row, size)
+    row = new_message(table, net, pool, cookie, route, size, key)
     messages.set_its_route(pool, row, route)
-    net[lk.N_IN_FLIGHT] += 1
     # The queue tells others only that something is to come.
     net[lk.N_QUEUE] = 1
     queue[lk.Q_TIME] = now
     # A route without links: the message is at its own NPU.
-    if last < first:
+    if messages.last(pool, row) < messages.first(pool, row):
         rows.set_next(pool, row, 0)
         if net[ul.N_HERE] == 0:
             net[ul.N_HERE] = row

@@ -30,7 +30,7 @@ def headline(fit: CollectiveFit, device: str, samples: Sequence[Sample]) -> str:
 
 def line_table(mechanism: Mechanism) -> Table:
     """Return the lines within a node and between nodes."""
-    table = _table(("where", "protocol", "overhead", "per hop", "bandwidth"), 2)
+    table = plain_columns(("where", "protocol", "overhead", "per hop", "bandwidth"), 2)
     for name, line in mechanism.lines.items():
         table.add_row("node", name, _time(line.overhead), _time(line.hop), format_bandwidth(line.bandwidth))
     for name, outer in mechanism.network.items():
@@ -47,7 +47,7 @@ def constants_line(fit: CollectiveFit, samples: Sequence[Sample]) -> str:
 
 def error_table(fitted: Sequence[Prediction], held_out: Sequence[Prediction]) -> Table:
     """Return mean and largest absolute errors by operation: of the fit, and of sizes that a fit had not seen."""
-    table = _table(("operation", "cases", "mean error", "largest", "unseen sizes: mean", "largest"), 1)
+    table = plain_columns(("operation", "cases", "mean error", "largest", "unseen sizes: mean", "largest"), 1)
     operations = sorted({each.sample.operation for each in fitted})
     # A sum over one operation would repeat it.
     for operation in (*operations, "all") if len(operations) > 1 else operations:
@@ -69,7 +69,8 @@ def _time(ns: float) -> str:
     return format_time(ns) if ns else "-"
 
 
-def _table(columns: Sequence[str], left: int) -> Table:
+def plain_columns(columns: Sequence[str], left: int) -> Table:
+    """Return an empty table whose first `left` columns hold text, and the others numbers."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")

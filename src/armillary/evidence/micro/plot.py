@@ -39,7 +39,7 @@ def bandwidth_picture(results: Iterable[Result], platform: Platform, path: Path)
             file cannot be written.
     """
     check_picture(path)
-    lines = _lines(results)
+    lines = lines_of(results)
     if not lines:
         raise InputError(f"{path}: nothing to draw: expected a test that has a bus bandwidth")
     figure = new_figure(9.6, 5.6)
@@ -81,7 +81,8 @@ class _Line:
         return self.members == other.members and bool(both) and close
 
 
-def _lines(results: Iterable[Result]) -> list[_Line]:
+def lines_of(results: Iterable[Result]) -> list[_Line]:
+    """Return a line for each test and size of group; tests of the same bandwidth share one."""
     found: dict[tuple[str, int], _Line] = {}
     for result in results:
         if bus := result.bandwidths[1]:

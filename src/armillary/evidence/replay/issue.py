@@ -30,7 +30,6 @@ class Network:
         """
         self.torch, self.distributed, self.rank = torch, torch.distributed, rank
         self.tags = {tag: number for number, tag in enumerate(shared.tags)}
-        # Group 0 is the world.
         self.groups: dict[Any, Any] = {0: torch.distributed.group.WORLD}
         for number, ranks in shared.groups.items():
             self.groups[number] = torch.distributed.new_group(list(ranks))

@@ -51,7 +51,6 @@ class Work:
         whole, rest = divmod(flops, 2 * n**3)
         for _ in range(whole):
             self.torch.mm(a, b, out=c)
-        # The rest in whole rows.
         if rows := round(rest / (2 * n**2)):
             self.torch.mm(a[:rows], b, out=c[:rows])
 

@@ -74,7 +74,6 @@ def draw(figure: Any, found: Found, dlrm: FoundDlrm, chosen: Assumptions) -> Non
 
 def _sizes(axes: Axes, found: FoundDlrm) -> None:
     parts = {
-        # Node time: time of a step times nodes.
         "compute": [size.nodes * size.time.compute for size in found.sizes],
         "exposed communication": [size.nodes * size.time.exposed for size in found.sizes],
     }

@@ -191,7 +191,6 @@ def draw(figure: Any, curves: Sequence[Curve]) -> None:
     counts = list(MEASURED_US)
     panels = figures.panels(figure, [f"{gpus} V100" for gpus in counts], share=True)
     for axes, gpus in zip(panels, counts, strict=True):
-        # The paper's ±5 %.
         axes.axhspan(-100 * PAPER, 100 * PAPER, color="#EEEEEE", zorder=0)
         axes.axhline(0, color=figures.GREY, linewidth=0.8)
         series = {each.way: [100 * error for error in each.errors] for each in curves if each.gpus == gpus}

@@ -11,13 +11,13 @@ from pathlib import Path
 from armillary.base.document import Source
 from armillary.base.errors import InputError
 from armillary.base.kinds import check_kinds
-from armillary.base.units import format_count
 from armillary.compute.machine import Machine
-from armillary.explore.codesign.found import Beyond, Design, Designs
+from armillary.explore.codesign.found import Beyond, Design
 from armillary.explore.codesign.kept import Kept
 from armillary.explore.codesign.load import Codesign, load_codesign
+from armillary.explore.codesign.page import ShownDesigns
 from armillary.explore.codesign.workload import Taken, Tell
-from armillary.explore.codesign.worth import NEEDED, TITLES, Worth, worth
+from armillary.explore.codesign.worth import NEEDED, TITLES, Worth, amount, worth
 from armillary.explore.training.choose import SlowerError
 
 
@@ -48,7 +48,7 @@ def plan_machine(
     most: int | None = None,
     store: str | Path | None = None,
     progress: Tell | None = None,
-) -> Designs:
+) -> ShownDesigns:
     """Return which machine within a budget does the most of a mix of training and serving.
 
     Args:
@@ -76,7 +76,7 @@ class _Search:
         """By workload: weight over the s that a unit takes on the reference machine."""
         self.designs: list[tuple[tuple[float, float, int], Design]] = []
 
-    def run(self, most: int | None) -> Designs:
+    def run(self, most: int | None) -> ShownDesigns:
         asked = self.asked
         # What costs nothing to find out comes first: a wrong key should not cost the time of a simulation.
         priced = self._priced()
@@ -124,7 +124,7 @@ class _Search:
             for name, bounds in outside.items()
             if (better := [each for each in bounds if each > self.best])
         }
-        return Designs(
+        return ShownDesigns(
             asked, designs, reference, sum(each.space.size for each in asked.entries), affordable, given_up,
             left if alive else 0, left_bound if alive else 0.0, ideal, beyond, rejected,
         )  # fmt: skip
@@ -241,10 +241,3 @@ class _Search:
             )
             interval = (1 / slow, 1 / fast)
         return Design(machine, own, each, times, interval)
-
-
-def amount(budget: str, value: float) -> str:
-    """Return what counts against a budget, for people."""
-    if budget == "power":
-        return f"{value / 1e3:,.4g} kW"
-    return f"${value / 1e6:,.4g} M" if value >= 1e5 else f"${format_count(round(value))}"

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from armillary.base.units import format_count
 from armillary.explore.codesign.found import Design, Designs
-from armillary.explore.codesign.search import amount
-from armillary.explore.codesign.worth import TITLES
+from armillary.explore.codesign.worth import TITLES, amount
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -82,7 +81,7 @@ def designs_table(found: Designs, top: int) -> Table:
     for each in found.designs[:top]:
         low_high = "not known" if each.interval is None else " to ".join(map(times, each.interval))
         table.add_row(
-            each.name, format_count(each.machine.npus), times(each.goodput), low_high, _against(found, each),
+            each.name, format_count(each.machine.npus), times(each.goodput), low_high, against(found, each),
             *(amount(name, each.worth.of(name) or 0.0) for name in found.asked.budget),
         )  # fmt: skip
     return table
@@ -96,14 +95,22 @@ def details(found: Designs) -> list[str]:
         f"{taken.how}; most of it: {taken.limits}"
         for each, taken, share in zip(found.asked.mix, best.taken, best.shares, strict=True)
     ]
-    said = dict.fromkeys(text for taken in best.taken for text in taken.assumptions)
-    lines += [f"Assumed: {text}" for text in said]
+    lines += [f"Assumed: {text}" for text in assumed(found)]
     lines += [f"Not in cost and power: {text}" for text in best.worth.missing]
-    reasons: dict[str, list[str]] = {}
+    return lines + [f"Impossible on {'; '.join(names)}: {why}" for why, names in reasons(found)]
+
+
+def assumed(found: Designs) -> list[str]:
+    """Return what is assumed of the best machine, each once."""
+    return [*dict.fromkeys(text for taken in found.best.taken for text in taken.assumptions)]
+
+
+def reasons(found: Designs) -> list[tuple[str, list[str]]]:
+    """Return why the mix is impossible, and the names of the machines on which it is for that reason."""
+    machines: dict[str, list[str]] = {}
     for name, why in found.rejected.items():
-        reasons.setdefault(why.replace(f" of {name}", ""), []).append(name)
-    lines += [f"Impossible on {'; '.join(names)}: {why}" for why, names in reasons.items()]
-    return lines
+        machines.setdefault(why.replace(f" of {name}", ""), []).append(name)
+    return [*machines.items()]
 
 
 def codesign_json(found: Designs) -> dict[str, Any]:
@@ -166,7 +173,8 @@ def _interval(best: Design) -> str:
     return f" (90 % interval {low} to {high})"
 
 
-def _against(found: Designs, each: Design) -> str:
+def against(found: Designs, each: Design) -> str:
+    """Return "97.2 %, not told apart": what a design does of the best."""
     if each is found.best:
         return "the best"
     word = "" if each.differs(found.best) else ", not told apart"

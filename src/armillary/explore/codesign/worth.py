@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from armillary.base.units import format_count
 from armillary.explore.cost import Costs, Use, energy, price
 from armillary.explore.cost.measures import HOURS_PER_YEAR, price_per_hour
 from armillary.platform.model import Platform
@@ -60,3 +61,10 @@ def worth(platform: Platform, costs: Costs) -> Worth:
     hourly = price_per_hour(costs, platform.npus, capital, power)
     yearly = None if hourly is None else hourly * HOURS_PER_YEAR * costs.utilisation
     return Worth(capital, yearly, power, tuple(missing))
+
+
+def amount(budget: str, value: float) -> str:
+    """Return what counts against a budget, for people."""
+    if budget == "power":
+        return f"{value / 1e3:,.4g} kW"
+    return f"${value / 1e6:,.4g} M" if value >= 1e5 else f"${format_count(round(value))}"

@@ -55,7 +55,6 @@ def simulate_step(path: str | Path) -> Step:
     if study.generate is not None:
         model, plan = read_request(study)
         count = parameters(model).total
-        # Sequences of the plan, or the usual ones of the model.
         sequence = plan.sequence or default_sequence(model)
         # A run of several iterations is divided into equal ones: their tail effects are shared.
         if plan.iterations > 1:

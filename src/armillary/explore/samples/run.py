@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.allowed import require
 from armillary.base.counts import MOST_DRAWS, check_count
 from armillary.base.errors import InputError
 from armillary.base.hints import show
-from armillary.base.memory import require
 from armillary.engine import check_trace, simulate
 from armillary.engine.physical.lower import classes_of
 from armillary.engine.physical.retiming.decisions import UnknownTimesError

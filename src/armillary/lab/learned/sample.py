@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.lab.learned.agreement import check_agreement, check_microbatches
@@ -27,7 +26,6 @@ from armillary.lab.learned.variation import drawn_factors
 from armillary.lab.learned.vocabulary import AT
 from armillary.trace import Trace
 
-Ints = NDArray[np.int64]
 TIMES = [AT["duration_ns"], AT["duration_micros"]]
 """Columns to which variation is added; sizes must agree between ranks and follow their condition."""
 _MOST_PIECES = 20_000_000

@@ -36,7 +36,6 @@ from armillary.lab.learned.variation import variation
 from armillary.lab.learned.vocabulary import AT, COLUMNS, Vocabulary, token_keys
 from armillary.lab.learned.waits import learn_waits
 
-Ints = NDArray[np.int64]
 SMALL = ("number", "comm_tag", "comm_src", "comm_dst", "comm_root", "comm_priority", "stream", "tid", "gap")
 """Columns that hold counts or names, not sizes."""
 

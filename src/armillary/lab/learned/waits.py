@@ -27,7 +27,6 @@ from armillary.lab.learned.tokens import named_by
 from armillary.lab.learned.tree import Questions, Tree
 from armillary.lab.learned.vocabulary import Vocabulary
 
-Ints = NDArray[np.int64]
 Token = tuple[str, int, int]
 """Name, kind and occurrence in its piece, see `vocabulary.token_keys`."""
 Example = tuple[int, tuple[str, ...], Sequence[Token], int]

@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.trace import columns as c
-from armillary.trace._check import validate
 from armillary.trace.columns import KINDS, VERSION, Columns, NodeType
 from armillary.trace.expand import TEXTS as DEFINITION
 from armillary.trace.graph import Graph
-from armillary.trace.structure import csr, owners
+from armillary.trace.structure import csr, owners, validate
 
 I64 = NDArray[np.int64]
 

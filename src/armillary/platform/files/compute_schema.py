@@ -290,7 +290,6 @@ def read_compute(value: Any, document: Document, path: KeyPath) -> Compute:
 def compute_of(compute: Compute, document: Document, path: KeyPath) -> values.Compute:
     """Return how a study file says that compute nodes are timed."""
     share = compute.efficiency
-    # One share for both, or one for each.
     both = (share, share) if isinstance(share, float) else (share.compute, share.memory)
     return values.Compute(
         # "" means recorded durations.

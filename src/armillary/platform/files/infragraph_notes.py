@@ -23,7 +23,6 @@ from armillary.platform.files.infragraph_parts import MOST_PARTS, Edges, Parts
 from armillary.platform.files.infragraph_schema import Annotations, Attribute, sliced
 from armillary.platform.files.ns3_topology import parse_delay, parse_rate
 
-Ints = NDArray[np.int64]
 # They say what a part is called or is, and no time depends on it.
 _QUIET = ("ipaddress", "device_type", "device_name", "type", "name", "description")
 # Attribute -> the unit of its number; "": the value has one.

@@ -14,7 +14,14 @@ from armillary.base.errors import InputError, one_of
 from armillary.base.hints import KeyPath, key_text, show
 from armillary.base.units import parse_time
 from armillary.platform import model as values
-from armillary.platform.collectives import ALGORITHMS, PHYSICAL_COLLECTIVES, read_groups, read_names
+from armillary.platform.collectives import (
+    ALGORITHMS,
+    PHYSICAL_COLLECTIVES,
+    FitChoice,
+    HostPath,
+    read_groups,
+    read_names,
+)
 from armillary.platform.fields import Part, Quantity, first_error
 from armillary.platform.files.compute_schema import Compute, compute_of, read_compute
 from armillary.platform.files.network_schema import (
@@ -28,11 +35,10 @@ from armillary.platform.files.study_schema import Peaks, PlatformFile, terms_of
 from armillary.platform.files.variation_schema import variation_of
 from armillary.platform.kernels import Jitter
 from armillary.platform.limits import POSITIVE, TIME, placed
-from armillary.platform.memory import RemoteMemory
+from armillary.platform.memory import RemoteMemory, Storage
 from armillary.platform.model import AstraSimSystem, Packets, Platform, ProfileName
 from armillary.platform.network import Dimension, NetworkChoice
 from armillary.platform.profiles import NOT_ASTRA_SIM, astra_sim_conflicts
-from armillary.platform.terms import FitChoice, HostPath
 from armillary.platform.variation import Variation
 
 # Entries of stragglers are free keys, which pydantic does not see: they are read by hand with this.
@@ -115,7 +121,7 @@ def read_machine(model: PlatformFile, document: Document, path: KeyPath, profile
             _fit(collectives, dimensions, document, (*path, "collectives")),
         ),
         remote_memory=remote_memory(remote, folder) if remote else RemoteMemory(),
-        storage=storage(model.storage),
+        storage=_storage(model, topology, document, (*path, "storage")),
         groups=groups,
         scheduling=model.scheduling,
         stragglers=_per_rank(document, (*path, "stragglers"), model.stragglers, npus, _time),
@@ -185,6 +191,19 @@ def _packets(model: PlatformFile, document: Document, path: KeyPath) -> Packets:
         return replace(packets, source=f"{document.where(path)}: {key_text(path)}")
     except ValidationError as error:
         raise first_error(document, error, path) from None
+
+
+def _storage(
+    model: PlatformFile, network: Network | None, document: Document, path: KeyPath
+) -> Storage | None:
+    with placed(document, path):
+        found = storage(model.storage)
+        # The places of a network of dimensions are known once its graph is built.
+        if found and found.at and network:
+            from armillary.platform.topology.attached import places
+
+            places(network.topology, found.at)
+    return found
 
 
 def _variation(

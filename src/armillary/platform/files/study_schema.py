@@ -35,10 +35,10 @@ from armillary.platform.files.network_schema import (
     Storage,
 )
 from armillary.platform.files.variation_schema import VariationKeys
+from armillary.platform.kernels import PROCESSORS, TRAFFIC, Terms
 from armillary.platform.limits import LONGER, SEED, SHARE_OR_NONE
 from armillary.platform.model import CollectiveName, ProfileName, SchedulingName
 from armillary.platform.network import NETWORK_MODELS
-from armillary.platform.terms import PROCESSORS, TRAFFIC, Terms
 
 # Validated by hand in `job_npus`, since five ways to write it would give five errors per mistake.
 _NPU = {"type": "integer", "minimum": 0}

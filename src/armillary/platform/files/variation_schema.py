@@ -8,10 +8,11 @@ from pydantic import Field
 
 from armillary.base import units
 from armillary.platform import variation as values
-from armillary.platform.fields import Count, Efficiency, Part, Quantity, Ruled, Time
+from armillary.platform.fields import Count, Efficiency, Part, Quantity, Ruled
 
 Slower = Annotated[float, Quantity(units.parse_percent, "percent", "20 %", values.SLOWER)]
 Lost = Annotated[float, Quantity(units.parse_percent, "percent", "50 %", values.PART)]
+Down = Annotated[float, Quantity(units.parse_time, "time", "3 s", values.DOWN)]
 Levels = Annotated[int, Ruled(values.LEVELS)]
 _SOURCE = "Where the numbers are from; printed with the result."
 _PER = "Neighbours in rank that draw together, such as the NPUs of a node."
@@ -42,7 +43,7 @@ class LinkFlapsKeys(Part):
     """Links that go down and come back within a step: the ranks behind one begin it later by that time."""
 
     share: Efficiency = Field(description="Probability that the link of a rank does in a step.")
-    lasts: Time = Field(description="Mean time for which it is down, exponentially distributed.")
+    lasts: Down = Field(description="Mean time for which it is down, exponentially distributed.")
     per: Count = Field(default=1, description="Neighbours in rank behind one link.")
     source: str = Field(default="", description=_SOURCE)
 

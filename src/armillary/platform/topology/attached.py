@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from armillary.base.errors import InputError, nearest, one_of
+from armillary.platform.limits import FieldError
 from armillary.platform.topology.graph import UNBOUNDED, Ints, Tier, Topology
 
 PORT, STORAGE = "storage port", "storage"
@@ -43,10 +44,12 @@ def places(topology: Topology, at: str) -> Ints:
     """Return the nodes that a storage is joined to: those of a dimension's switches, of a tier, or one node.
 
     Raises:
-        InputError: there is none of that name, or the graph has several planes.
+        FieldError: there is none of that name, or the graph has several planes.
     """
     if topology.planes > 1:
-        raise InputError(f"storage: at {at}: the network has {topology.planes} planes, expected one")
+        raise FieldError(
+            "storage", ("at",), f"got '{at}', expected none: the network has {topology.planes} planes"
+        )
     tiers = {tier.name: tier for tier in topology.tiers}
     for name in (f"{at} switch", at):
         if name in tiers and name != "npu":
@@ -57,7 +60,7 @@ def places(topology: Topology, at: str) -> Ints:
         pass
     known = [name.removesuffix(" switch") if topology.dimensions else name for name in tiers if name != "npu"]
     expected = f"{one_of(known)}, or a node, e.g. npu 0" if known else "a node, e.g. npu 0"
-    raise InputError(f"storage: at: got '{at}', expected {expected}{nearest(at, known)}") from None
+    raise FieldError("storage", ("at",), f"got '{at}', expected {expected}{nearest(at, known)}") from None
 
 
 def with_storage(topology: Topology, at: str, bandwidth: float) -> Topology:

@@ -38,7 +38,7 @@ def walked(ids: NDArray[np.uint64]) -> Ints:
             order = np.concatenate([np.arange(count - 1, begin - 1, -1), order if not begin else order[::-1]])
             begin = count
         return order
-    return np.array(_walked([int(each) for each in ids]), np.int64)
+    return np.array(walked_keys([int(each) for each in ids]), np.int64)
 
 
 def _spread(ids: NDArray[np.uint64], buckets: int) -> bool:
@@ -90,7 +90,8 @@ class _Map:
         return made
 
 
-def _walked(keys: Sequence[int]) -> list[int]:
+def walked_keys(keys: Sequence[int]) -> list[int]:
+    """Return the places of the keys in the order in which a walk through the map meets them."""
     found, size = _Map(), 0
     for place, key in enumerate(keys):
         if place == BUCKETS[size] and size + 1 < len(BUCKETS):

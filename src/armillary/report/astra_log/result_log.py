@@ -9,7 +9,6 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from armillary.base.files import write_text
 from armillary.base.text import json_text, on_one_line
@@ -21,7 +20,6 @@ from armillary.report.astra_log.statistics import Kernel, Statistics, kernels, s
 from armillary.report.time_breakdown import astra_exposed
 from armillary.trace import Graph, NodeType, Trace
 
-Ints = NDArray[np.int64]
 RANK = "\0"
 """Stands for the rank in the texts of a class: no name of a trace keeps it."""
 Line = tuple[str, str, str]

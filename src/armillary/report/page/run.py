@@ -13,12 +13,12 @@ from armillary.report.communication import collectives, dimensions
 from armillary.report.critical import Late, contributors, critical_path
 from armillary.report.flop_rate import flops, peak_text
 from armillary.report.links import hot_spot_line, kind_rows
-from armillary.report.lower_bound import bound
+from armillary.report.lower_bound import bound, bound_line
 from armillary.report.memory_fit import does_not_fit, fit_line
 from armillary.report.page.blocks import Block, bars, headline, sentences, table
 from armillary.report.page.tracks import tracks
 from armillary.report.plain import class_name, class_sizes, nanoseconds, slowest
-from armillary.report.reasons import bound_line, explain
+from armillary.report.reasons import explain
 from armillary.report.serving import serving_lines
 from armillary.report.summary import (
     about,

@@ -14,9 +14,9 @@ import armillary
 from armillary.base.errors import InputError, StuckError
 from armillary.engine.physical.retiming.decisions import UnknownTimesError
 from armillary.engine.physical.retiming.machines import Machines, Retiming
+from armillary.platform.kernels import Terms
 from armillary.platform.model import Npu, Platform
 from armillary.platform.network import Dimension
-from armillary.platform.terms import Terms
 from armillary.trace import Graph, GraphBuilder, Trace
 from armillary.trace.grid import AXIS, RankGrid
 from tests.engine.physical.test_grid import Case, cases

@@ -9,12 +9,12 @@ import pytest
 
 import armillary
 from armillary.base.errors import InputError
-from armillary.engine.common.multi_job import simulate_jobs
+from armillary.engine.multi_job import simulate_jobs
 from armillary.explore.term_costs import term_costs, with_terms
 from armillary.platform.files.native import load_platform
+from armillary.platform.kernels import Terms
 from armillary.platform.model import Platform
 from armillary.platform.profiles import with_roofline
-from armillary.platform.terms import Terms
 from armillary.trace import Trace
 from armillary.trace.compose import PlacedJob
 from armillary.workload.generate import generate

@@ -16,9 +16,10 @@ from armillary.engine.physical import layout as lk
 from armillary.engine.physical.lower import lower
 from armillary.engine.physical.program import execute
 from armillary.engine.physical.terms.overlap import measure, parts, settle
+from armillary.platform.collectives import FitChoice
+from armillary.platform.kernels import Terms
 from armillary.platform.model import Platform
 from armillary.platform.network import Dimension, Port
-from armillary.platform.terms import FitChoice, Terms
 from armillary.report import bound
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 from tests.engine.physical.programs import Case, cases

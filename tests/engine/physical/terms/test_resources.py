@@ -14,10 +14,11 @@ import armillary
 from armillary.base.errors import InputError
 from armillary.collective.fitted import load_fit
 from armillary.engine.physical.terms.resources import MOST, WHOLE, lacked
+from armillary.platform.collectives import FitChoice
+from armillary.platform.kernels import Terms
 from armillary.platform.memory import LocalMemory
 from armillary.platform.model import Collectives, Npu, Platform
 from armillary.platform.network import Dimension, Port
-from armillary.platform.terms import FitChoice, Terms
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 
 SHEET = load_fit("a100-sxm").sheet

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import armillary
 from armillary.base.errors import InputError
 from armillary.engine.physical.terms.straggler import slowest
+from armillary.platform.kernels import Terms, term_words
 from armillary.platform.model import Platform
 from armillary.platform.network import Dimension, Port
-from armillary.platform.terms import Terms, words
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 
 
@@ -93,7 +93,7 @@ def test_nothing_is_on_unless_it_is_asked_for() -> None:
     assert slowest(0.0, 8) == slowest(0.5, 1) == 1.0
     facts = Terms(overlap_compute=0.15, launch=5000.0).facts()
     assert facts == {"overlap_compute_ratio": 0.15, "launch_ns": 5000.0}
-    assert words(facts) == "overlap compute 15 %, launch 5 µs"
+    assert term_words(facts) == "overlap compute 15 %, launch 5 µs"
 
 
 def test_terms_are_refused_where_they_have_no_effect() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from armillary.base.errors import InputError
-from armillary.base.terminal import unfiltered
+from armillary.base.text import unfiltered
 from armillary.cli.command import Command
 from armillary.cli.generate.learn import SUBCOMMANDS
 from armillary.cli.options import json_option, workers_option

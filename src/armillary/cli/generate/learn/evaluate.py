@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from armillary.base.terminal import unfiltered
+from armillary.base.text import unfiltered
 from armillary.cli.command import Command, option
 from armillary.cli.generate.learn import SUBCOMMANDS
 from armillary.cli.options import html_option, json_option, plot_option

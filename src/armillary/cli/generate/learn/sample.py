@@ -61,7 +61,6 @@ def command(
     sampler = open_sampler(path)
     for number in range(count):
         with working("making"):
-            # Another seed for each trace.
             trace = sampler.sample(given, seed=seed + number, temperature=temperature)
         text = f"trace {number}: {trace.n_ranks:,} ranks, {len(trace.graphs):,} distinct, {trace.total_nodes:,} nodes"
         if platform:

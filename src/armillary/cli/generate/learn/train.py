@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from armillary.base.errors import InputError
-from armillary.base.terminal import unfiltered
+from armillary.base.text import unfiltered
 from armillary.cli.command import Command, option
 from armillary.cli.generate.learn import SUBCOMMANDS
 from armillary.cli.options import seed_option

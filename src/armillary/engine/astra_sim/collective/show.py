@@ -7,7 +7,7 @@ import operator
 from dataclasses import dataclass
 
 from armillary.base.errors import InputError
-from armillary.base.terminal import console
+from armillary.base.text import console
 from armillary.engine.astra_sim.collective.dataflow import Execution, Message, operation_done
 from armillary.engine.astra_sim.collective.schedule import Schedule
 

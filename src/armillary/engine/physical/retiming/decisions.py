@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from math import ceil
 
 import numpy as np
-from numpy.typing import NDArray
 
 from armillary.engine.common import network
 from armillary.engine.common.layout import N_CHILD, N_CHILDREN
@@ -19,7 +18,6 @@ from armillary.engine.physical.nodes import COMPUTE, CPU, PhysicalNodes
 from armillary.engine.physical.program import PhysicalProgram
 from armillary.engine.physical.retiming.times import Kernel
 
-Ints = NDArray[np.int64]
 KNOWN = (lk.FIXED, lk.SKIP, lk.COLLECTIVE, lk.SEND, lk.RECV)
 """Kinds of nodes whose times can be computed anew."""
 FAR = 64

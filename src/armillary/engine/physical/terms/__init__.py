@@ -1,4 +1,4 @@
-"""Terms of interference and overhead in a step (`armillary.platform.terms`), each for itself.
+"""Terms of interference and overhead in a step (`armillary.platform.kernels`), each for itself.
 
 `launch` and `straggler` change durations before a run, `communication` changes phases and messages, and
 `step` changes the finish. `overlap` runs the program, measures what overlaps, copies tables with longer times

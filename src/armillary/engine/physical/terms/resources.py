@@ -3,7 +3,7 @@
 A communication library runs a collective by kernels of its own. They occupy processors, which computation then lacks,
 and move what is sent through the memory of the device several times: a ring reads what it sends, and writes and reads
 what it receives. Both are shares of the device that are gone while the collective moves data, so the slowdown follows
-the kernel, the collective and the device; see `armillary.platform.terms.Terms`.
+the kernel, the collective and the device; see `armillary.platform.kernels.Terms`.
 """
 
 from __future__ import annotations

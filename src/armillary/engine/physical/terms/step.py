@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from armillary.platform.terms import Terms
+from armillary.platform.kernels import Terms
 
 if TYPE_CHECKING:
     from armillary.engine.common.lowered import Run

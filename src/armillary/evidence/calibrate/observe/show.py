@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armillary.base.units import format_time
+from armillary.evidence.calibrate.nccl_show import plain_columns
 from armillary.evidence.calibrate.observe.machine import Found
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ SURELY = 1.645
 
 def part_table(found: Found) -> Table:
     """Return what was observed, what it decides, and how far predictions were from what they had not seen."""
-    table = _table(("part", "observed", "times", "decide", "held out", "90 % within"), 1)
+    table = plain_columns(("part", "observed", "times", "decide", "held out", "90 % within"), 1)
     for row in _parts(found):
         table.add_row(*row)
     return table
@@ -57,7 +58,7 @@ def _parts(found: Found) -> Iterator[tuple[str, ...]]:
 
 def step_table(found: Found) -> Table:
     """Return measured steps beside what is predicted, with and without having seen them."""
-    table = _table(("row", "batch", "measured", "held out", "predicted", "90 % interval"), 1)
+    table = plain_columns(("row", "batch", "measured", "held out", "predicted", "90 % interval"), 1)
     rows = found.steps.rows if found.steps else ()
     for row, again in zip(rows, found.again, strict=True):
         low, high = again.interval_s
@@ -69,15 +70,6 @@ def step_table(found: Found) -> Table:
             _time(again.step_time_s),
             f"{_time(low)} to {_time(high)}",
         )
-    return table
-
-
-def _table(columns: tuple[str, ...], left: int) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, name in enumerate(columns):
-        table.add_column(name, justify="left" if number < left else "right")
     return table
 
 

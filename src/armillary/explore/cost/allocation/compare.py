@@ -14,8 +14,6 @@ from armillary.explore.cost.allocation.solve import LEAST, Allocation, allocate,
 from armillary.explore.cost.allocation.traffic import Floats, Traffic, traffic_of, with_bandwidths
 from armillary.platform.files.native import Study
 from armillary.platform.model import Platform
-from armillary.report.plain import slowest
-from armillary.report.time_breakdown import breakdown
 from armillary.workload import study_trace
 
 
@@ -105,11 +103,3 @@ def _limits(platform: Platform, given: Mapping[str, float], usual: float) -> Flo
         if name not in names:
             raise InputError(f"got dimension '{name}', expected {one_of(names)}{nearest(name, names)}")
     return np.array([given.get(name, usual) for name in names])
-
-
-def exposed(timeline: Timeline) -> int:
-    """Return the exposed communication and waiting of the slowest rank, in ticks."""
-    cls = slowest(timeline)
-    # None: no rank has finished.
-    found = None if cls is None else breakdown(timeline, cls)
-    return found.communication + found.waiting if found else 0
