@@ -7,7 +7,7 @@ BIN := .venv/bin
 LOCK ?= constraints.txt
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(LOCK),--constraint $(LOCK))
 
-.PHONY: demo test test-seeds test-slow fuzz lint format docs bench studio wheel sbom audit lock clean
+.PHONY: demo test test-seeds test-slow fuzz lint format docs docs-versions bench studio wheel sbom audit lock clean
 .DEFAULT_GOAL := test
 
 .venv/.installed: pyproject.toml
@@ -60,6 +60,9 @@ format: .venv/.installed-dev  ## rewrite the sources as ruff likes them
 
 docs: .venv/.installed-docs  ## the manual; docs/_build/html/index.html
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
+docs-versions: .venv/.installed-docs  ## the manuals of all versions; docs/_build/site/index.html
+	$(BIN)/python docs/versions.py docs/_build/site
 
 web/node_modules/.package-lock.json: web/package-lock.json
 	cd web && npm ci --no-audit --no-fund --ignore-scripts

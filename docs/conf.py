@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -12,7 +13,8 @@ if TYPE_CHECKING:
 
 project = "Armillary"
 copyright = "the Armillary contributors"
-version = release = installed_version("armillary")
+# Of several manuals (docs/versions.py) each has its name.
+version = release = os.environ.get("ARMILLARY_MANUAL") or installed_version("armillary")
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_enable_extensions = ["colon_fence"]
@@ -27,6 +29,18 @@ html_theme = "furo"
 html_title = f"Armillary {version}"
 html_static_path = ["_static"]
 html_css_files = ["manual.css"]
+html_js_files = ["versions.js", "switcher.js"]
+templates_path = ["_templates"]
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "versions.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/scroll-end.html",
+    ]
+}
 # Sphinx opens it from where it was started.
 html_search_scorer = str(Path(__file__).parent / "_static" / "scorer.js")
 

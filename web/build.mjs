@@ -13,6 +13,7 @@ const target = process.argv[2] ? path.resolve(process.argv[2]) : path.join(here,
 const CHARTS = path.join(here, "src/shared/echarts.ts");
 const ENTRIES = {
   charts: CHARTS,
+  graph: "src/graph/main.ts",
   report: "src/report/main.ts",
   studio: "src/studio/main.ts",
   sweep: "src/sweep/main.ts",

@@ -67,7 +67,7 @@ MAY = {
     "lab/learned/archive.py": "members are checked before", "lab/learned/corpus.py": "members are checked before",
     "lab/learned/neural/network_torch.py": OURS,
     "report/chrome_trace.py": WRITES, "report/track_event.py": WRITES, "report/trace_graph.py": WRITES,
-    "report/trace_graph_html.py": OURS, "studio/app.py": OURS,
+    "studio/app.py": OURS,
     "studio/dropped.py": "a machine that it has just written", "studio/uploads.py": WRITES,
     "studio/server.py": "listens on this computer, for whoever started it",
     "testing/front_end.py": "tests", "trace/json_layout.py": WRITES,

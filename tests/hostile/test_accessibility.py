@@ -1,4 +1,7 @@
-"""Every kind of page keeps the rules of WCAG 2.2 A and AA that axe can check, wide and narrow, light and dark."""
+"""Every kind of page keeps the rules of WCAG 2.2 A and AA that axe can check, and looks as it did when last seen.
+
+Wide and narrow, light and dark.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from hostile_browser import AXE, Browser, browser, is_there
+from looks import CHANGED_AT_MOST, changed
 
 from armillary.cli import main
 
@@ -33,6 +37,8 @@ PAGES = {
     "machine": "machine show dgx-superpod-h100",
     "sweep": "sweep sweep.yaml --workers 1",
     "validate": "validate selective-table-5",
+    "plan": "plan llama-3-8b --machine dgx-h100 --batch 8 --sequence 1024",
+    "reproduce": "validate reproduce all --only gemm-share",
     "graph": "trace graph made/rank.0.et --out",
 }
 
@@ -76,4 +82,9 @@ def test_a_page_keeps_nobody_out(
         )
         chromium.open(tmp_path / "page.html")
         found[width, theme] = chromium.barriers()
+        if (width, theme) != (1400, "dark"):
+            share = changed(chromium, kind, width, theme)
+            assert share <= CHANGED_AT_MOST, (
+                f"{share:.1%} looks different: LOOKS=write keeps it, if it is right"
+            )
     assert not any(found.values()), found

@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hostile_browser import Browser
+from large_sweep import write_large_sweep
 
 from armillary.evidence.validate.page import write_html as write_validation
 from armillary.evidence.validate.table import Row, Table
-from armillary.explore.views import write_html
 
 pytestmark = pytest.mark.slow
 
@@ -20,13 +18,8 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def sweep_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The 11,520 points of the made-up sweep of the tests of views."""
-    place = Path(__file__).parents[1] / "explore" / "views" / "synthetic.py"
-    spec = importlib.util.spec_from_file_location("synthetic", place)
-    assert spec and spec.loader
-    synthetic: Any = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(synthetic)
     path = tmp_path_factory.mktemp("sweep") / "sweep.html"
-    write_html(synthetic.rows(), synthetic.sweep(2), path)
+    write_large_sweep(path)
     return path
 
 
@@ -55,6 +48,11 @@ def opened(chromium: Browser, page: Path, width: int = 1280, theme: str = "light
     )
     chromium.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
     chromium.open(page)
+    # A sweep draws its charts one after the other.
+    for _ in range(600):
+        if page.name != "sweep.html" or chromium.value("document.body.dataset.drawn") == "all":
+            break
+        chromium.pause()
     chromium.pause()
 
 

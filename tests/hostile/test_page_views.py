@@ -10,6 +10,8 @@ from hostile_browser import Browser
 from large_page import write_large_page
 
 import armillary
+from armillary.report.page import write_page
+from armillary.report.page.tracks import tracks_beside
 from armillary.trace import GraphBuilder, Trace
 
 pytestmark = pytest.mark.slow
@@ -94,6 +96,41 @@ def test_the_timeline_zooms_to_one_chunk_and_back(chromium: Browser, page: Path)
         "box.dispatchEvent(new Event('input')) })()"
     )
     assert "1 slice" in chromium.value("document.querySelector('.about').textContent")
+
+
+def test_runs_beside_each_other_are_aligned_at_a_slice(chromium: Browser, tmp_path: Path) -> None:
+    def run(micros: int) -> armillary.Timeline:
+        builder = GraphBuilder()
+        first = builder.compute("forward", duration_micros=micros)
+        builder.compute("optimizer", duration_micros=100, after=first)
+        return armillary.simulate(Trace.replicate(builder.graph(), ranks=16), MACHINE)
+
+    write_page("two", [tracks_beside({"A": run(300), "B": run(100)})], tmp_path / "two.html")
+    resized(chromium, 1400, "light")
+    chromium.open(tmp_path / "two.html")
+    chromium.pause()
+    lit = (
+        f"(() => {{ const c = {CANVAS}; const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;"
+        "let rows = 0; for (let y = 0; y < c.height; y++) { const at = 4 * (y * c.width + Math.floor(170 + (c.width - 170) * 0.9));"
+        "rows += d[at + 2] > d[at] + 60 } return rows })()"
+    )
+    before = chromium.value(lit)
+    left, top, wide = chromium.value(
+        f"(() => {{ const box = {CANVAS}.getBoundingClientRect(); return [box.x, box.y, box.width] }})()"
+    )
+    for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
+        chromium.mouse(kind, left + 170 + (wide - 170) * 0.9, top + 40)
+    assert "optimizer" in chromium.value("document.querySelector('.about').textContent")
+    press_button = (
+        "[...document.querySelectorAll('.tools button')].find((each) => each.textContent === '{}').click()"
+    )
+    chromium.value(press_button.format("align here"))
+    chromium.pause()
+    # The shorter run's optimizer is there now, too.
+    assert chromium.value(lit) > 1.5 * before
+    chromium.value(press_button.format("align starts"))
+    chromium.pause()
+    assert chromium.value(lit) == before
 
 
 def test_what_is_always_busy_has_no_holes(chromium: Browser, page: Path) -> None:

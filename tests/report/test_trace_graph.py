@@ -64,16 +64,18 @@ def test_dot(graph, tmp_path):
 def test_the_page_holds_everything_and_loads_nothing(graph, tmp_path):
     write_trace_graph(graph, tmp_path / "g.html")
     page = (tmp_path / "g.html").read_text()
-    assert not re.search(r"(src|href)=|https?://|@import", page)
+    outside = re.sub(r"(?<=<script>).*?(?=</script>)", "", page, flags=re.S)
+    assert not re.search(r"(src|href)=|https?://|@import", outside)
     assert page.count("</script>") == 2
     data = json.loads(re.search(r'id="page-data">(.*?)</script>', page, re.S)[1])
-    assert data["title"] == "a <trace>" and data["members"] is None
+    assert data["title"] == "a <trace>" and data["calls"]
     boxes = data["boxes"]
     assert [data["strings"][i] for i in boxes["name"]] == [ODD, "sum", "send to 1"]
     assert boxes["ns"] == [5000, 0, 0] and boxes["bytes"] == [0, 2**20, 64]
     attrs = boxes["attrs"][1]
     named = {data["strings"][attrs[i]]: attrs[i + 1] for i in range(0, len(attrs), 2)}
     assert named["comm_size"] == 2**20 and data["strings"][named["ratio"][0]] == "half"
+    assert (data["edges"]["src"], data["edges"]["dst"]) == ([0, 0, 1], [1, 2, 2])
 
 
 def test_a_name_with_a_marker_of_the_page_stays_a_name(tmp_path):
@@ -88,25 +90,20 @@ def test_a_name_with_a_marker_of_the_page_stays_a_name(tmp_path):
 
 def test_a_collapsed_page_holds_the_nodes_inside(graph, monkeypatch):
     data = page_data(drawing(graph, "lanes"))
-    assert data["boxes"]["count"] == [1, 1, 1]
-    assert data["members"]["ptr"] == [0, 1, 2, 3] and data["members"]["id"] == [10, 11, 12]
-    assert data["boxes"]["only"] == [0, 1, 2]
-    monkeypatch.setattr(trace_graph_html, "MEMBERS_EMBEDDED", 2)
+    # A lane of one node is that node.
+    assert data["groups"]["parent"] == [-1] and data["boxes"]["id"] == [10, 11, 12]
+    assert data["boxes"]["group"] == [0, 0, 0] and data["about"] == "3 nodes in 3 boxes by lanes"
+    monkeypatch.setattr(trace_graph_html, "BOXES_AT_MOST", 2)
     data = page_data(drawing(graph, "lanes"))
-    assert data["members"] is None and data["boxes"]["only"] == [-1, -1, -1]
+    assert data["boxes"]["count"] == [1, 1, 1] and "id" not in data["boxes"]
 
 
-def test_edges_inside_a_box_join_its_members():
-    b = GraphBuilder()
-    last = b.compute("a")
-    for _ in range(4):
-        last = b.compute("a", after=[last])
-    other = b.barrier(after=[last])
-    b.compute("a", after=[other])
-    members = page_data(drawing(b.graph(), "names"))["members"]
-    first, after = members["edge_ptr"][0:2]
-    pairs = zip(members["src"][first:after], members["dst"][first:after], strict=True)
-    assert [(members["id"][a], members["id"][b]) for a, b in pairs] == [(0, 1), (1, 2), (2, 3), (3, 4)]
+def test_a_page_of_many_nodes_has_them_all_or_boxes(monkeypatch):
+    graph = graph_of([Node(i, f"op{i % 3}", data_deps=[i - 1] if i else []) for i in range(40)])
+    assert trace_graph_html.drawing_for_page(graph, "auto", 2000).n_boxes == 40
+    monkeypatch.setattr(trace_graph_html, "BOXES_AT_MOST", 30)
+    drawn = trace_graph_html.drawing_for_page(graph, "auto", 30)
+    assert drawn.n_boxes < 30 and page_data(drawn)["boxes"]["count"] is not None
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".pdf", ".png"])
@@ -197,4 +194,5 @@ def test_real_traces(shared, tmp_path):
         for at, ident in enumerate(graph.ids.tolist()):
             slow |= {(dep, ident) for dep in deps[ptr[at] : ptr[at + 1]].tolist() if dep in ids}
     assert set(found.edges) == slow and set(found) == ids
-    assert "boxes by" in write_trace_graph(graph, tmp_path / "g.html")
+    assert write_trace_graph(graph, tmp_path / "g.html") == "18,050 nodes, 38,762 edges"
+    assert "boxes by" in write_trace_graph(graph, tmp_path / "g.html", "calls")

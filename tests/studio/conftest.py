@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+# What compares pictures is beside the other tests of pages.
+sys.path.insert(0, str(Path(__file__).parents[1] / "hostile"))
 sys.path.insert(0, str(Path(__file__).parent))
 from studio_page import Page, hostile_browser, running
 

@@ -16,6 +16,7 @@ pytest.importorskip("httpx2")
 from starlette.testclient import TestClient
 
 from armillary.cli import main
+from armillary.platform.files.preset import preset_names
 from armillary.studio.app import studio
 from armillary.studio.guard import MOST_BODY
 from armillary.studio.openapi import document
@@ -232,6 +233,16 @@ def test_a_job_is_ended(client: TestClient) -> None:
     assert client.get(f"/api/jobs/{job['id']}").json()["state"] == "cancelled"
     assert client.get("/api/jobs/999").status_code == 404
     assert client.post("/api/jobs", json={**ASKED, "kind": "rm"}).status_code == 422
+
+
+def test_the_catalogue_has_what_can_be_asked(client: TestClient) -> None:
+    answer = client.get("/api/catalogue")
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    machines = {each["name"]: each for each in found["machines"]}
+    assert machines["dgx-h100"]["devices"] == 8 and "llama-2-7b" in {each["name"] for each in found["models"]}
+    # Those whose network is a graph have no dimensions to draw, and no step is predicted on them.
+    assert "rail-only-h100" in preset_names() and "rail-only-h100" not in machines
 
 
 def test_nobody_else_is_answered(client: TestClient) -> None:

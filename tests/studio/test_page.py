@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from looks import CHANGED_AT_MOST, changed
 from studio_page import Page, hostile_browser
 
 from armillary.trace import GraphBuilder, Trace, write_trace
@@ -338,6 +339,11 @@ def test_every_view_can_be_read(page: Page, width: int, dark: bool, trace: bool)
         assert page.browser.value(NAMELESS) == [], view
         if hostile_browser.AXE.exists():
             assert page.browser.barriers() == [], view
+        # Predictions of single changes arrive one by one.
+        if (width, dark) in ((1280, False), (400, True)) and view != "whatif":
+            name = f"studio-{'trace' if trace else 'model'}-{view}"
+            share = changed(page.browser, name, width, "dark" if dark else "light")
+            assert share <= CHANGED_AT_MOST, f"{view}: {share:.1%} looks different"
     assert not page.problems()
 
 

@@ -74,13 +74,14 @@ def html_page(
     return [*pieces, "</body></html>\n"]
 
 
-def drawn_page(kind: str, title: str, data: Any) -> list[str]:
+def drawn_page(kind: str, title: str, data: Any, *, charts: bool = True) -> list[str]:
     """Return the pieces of a page that scripts draw from its data.
 
     Args:
         kind: The script and the style of `armillary/web`, which `make studio` builds from `web/src`.
         title: A text.
         data: See `html_page`.
+        charts: Whether they use the chart library.
     """
     parts = files("armillary") / "web"
 
@@ -90,7 +91,7 @@ def drawn_page(kind: str, title: str, data: Any) -> list[str]:
     body = [
         '<main id="page"></main>\n<noscript>This page is drawn by its own scripts, which are off.</noscript>\n'
     ]
-    scripts = [part("charts.js"), part(f"{kind}.js")]
+    scripts = [part(f"{name}.js") for name in (["charts"] if charts else []) + [kind]]
     return html_page(title, part(f"{kind}.css"), body, data=data, scripts=scripts)
 
 

@@ -261,15 +261,20 @@ def _names(graph: Graph) -> I64:
     return named * len(names) + lane
 
 
-def _calls(graph: Graph, max_nodes: int) -> I64:
-    """Return a box key per node: the largest calls are opened as long as at most `max_nodes` boxes result."""
-    n = graph.n_nodes
-    caller = np.arange(n)
+def callers(graph: Graph) -> I64:
+    """Return the earlier node on which each depends by control first, int64 (n_nodes,); itself where there is none."""
+    caller = np.arange(graph.n_nodes)
     called = np.flatnonzero(np.diff(graph.ctrl_ptr))
     at = locate(graph.ids, graph.ctrl_deps[graph.ctrl_ptr[called]])
     # Only a caller that comes earlier: that leaves out cycles.
     real = (at >= 0) & (at < called)
     caller[called[real]] = at[real]
+    return caller
+
+
+def _calls(graph: Graph, max_nodes: int) -> I64:
+    """Return a box key per node: the largest calls are opened as long as at most `max_nodes` boxes result."""
+    caller = callers(graph)
     lane, names = lanes(graph)
     alike = _alike(caller, _names(graph))
     room = max_nodes

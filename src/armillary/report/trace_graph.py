@@ -12,7 +12,7 @@ from armillary.base.files import replacing
 from armillary.base.pictures import check_matplotlib
 from armillary.base.text import dot_text, xml_attribute, xml_text
 from armillary.report.trace_drawing import CTRL, DATA, MAX_NODES, Drawing, drawing
-from armillary.report.trace_graph_html import COLOURS, about, graph_page
+from armillary.report.trace_graph_html import COLOURS, about, drawing_for_page, graph_page
 from armillary.report.trace_times import KINDS, durations
 from armillary.trace import Graph
 from armillary.trace.columns import type_name
@@ -40,7 +40,8 @@ def write_trace_graph(
         InputError: no such suffix, the graph cannot be drawn, or the file cannot be written.
     """
     suffix = check_suffix(path)
-    made = drawing(graph, collapse or ("none" if suffix in TABLES else "auto"), max_nodes)
+    how = collapse or ("none" if suffix in TABLES else "auto")
+    made = drawing_for_page(graph, how, max_nodes) if suffix == ".html" else drawing(graph, how, max_nodes)
     if suffix in TABLES:
         with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
             for batch in _batches(_graphml(made) if suffix == ".graphml" else _dot(made)):

@@ -1,24 +1,23 @@
-"""A graph as one self-contained HTML page: boxes to move, zoom, search and open."""
+"""A graph as one self-contained HTML page: boxes in groups that open, which `web/src/graph` places and draws."""
 
 from __future__ import annotations
 
 import math
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.base.page import html_page
+from armillary.base.page import drawn_page
 from armillary.base.text import json_text
-from armillary.report.layered_layout import BOX, Layout, layered
-from armillary.report.trace_drawing import Drawing, edges_of, short_name
-from armillary.report.trace_times import KINDS, durations, kinds, lanes, starts
+from armillary.report.trace_drawing import Drawing, drawing
+from armillary.report.trace_times import KINDS, kinds, starts
+from armillary.report.trace_tree import tree, tree_of_boxes
+from armillary.trace import Graph
 from armillary.trace.json_layout import plain
 
-BOXES_AT_MOST = 50_000
-MEMBERS_EMBEDDED = 100_000
+BOXES_AT_MOST = 100_000
+"""Nodes of a graph whose page has each of them; those of a larger one are collapsed."""
 _LONGEST_TEXT = 160
 _EXACT = 2**53
 
@@ -27,7 +26,10 @@ COLOURS = ("#0072B2", "#56B4E9", "#D55E00", "#E69F00", "#CC79A7", "#999999", "#5
 
 
 def graph_page(drawn: Drawing) -> str:
-    """Return the page; nodes inside boxes are left out where there are more than `MEMBERS_EMBEDDED`.
+    """Return the page.
+
+    Args:
+        drawn: groups of nodes to open, or, of "none", the nodes, in groups by calls or modules.
 
     Raises:
         InputError: there are more than `BOXES_AT_MOST` boxes.
@@ -37,56 +39,53 @@ def graph_page(drawn: Drawing) -> str:
             f"{drawn.graph.source}: {drawn.n_boxes:,} boxes by {drawn.how}, expected at most {BOXES_AT_MOST:,} in a "
             "page; collapse the graph, or write .dot or .graphml"
         )
-    viewer = files("armillary.report") / "viewer"
+    return "".join(drawn_page("graph", drawn.graph.source, page_data(drawn), charts=False))
 
-    def part(name: str) -> str:
-        return (viewer / name).read_text(encoding="utf-8")
 
-    return "".join(
-        html_page(
-            drawn.graph.source,
-            part("trace_graph.css"),
-            [part("trace_graph.html")],
-            data=page_data(drawn),
-            scripts=[part("trace_graph.js")],
-        )
-    )
+def drawing_for_page(graph: Graph, collapse: str, max_nodes: int) -> Drawing:
+    """Return what a page has of a graph: of "auto" every node where it may, as the page groups them itself."""
+    if collapse == "auto" and graph.n_nodes <= BOXES_AT_MOST:
+        collapse = "none"
+    return drawing(graph, collapse, max_nodes)
 
 
 def page_data(drawn: Drawing) -> dict[str, Any]:
-    """Return what the page shows as JSON values: boxes, and the nodes inside them."""
+    """Return what the page shows as JSON values: groups within groups, their boxes, and edges between boxes."""
     graph = drawn.graph
     strings = _Strings()
-    everything = drawn.how == "none"
-    placed = layered(drawn.n_boxes, drawn.src, drawn.dst, drawn.lane)
-    boxes = _columns(placed, drawn.src, drawn.dst, drawn.dependency) | {
-        "label": [strings.number(label) for label in drawn.labels],
-        "kind": drawn.kind.tolist(),
-        "ns": drawn.duration.tolist(),
-        "bytes": drawn.size.tolist(),
-    }
-    data = {
+    boxes = drawn
+    if drawn.how != "none" and graph.n_nodes <= BOXES_AT_MOST:
+        boxes = drawing(graph)
+        groups = tree_of_boxes(boxes, drawn)
+    else:
+        groups = tree(drawn)
+    return {
         "title": graph.source,
         "about": about(drawn),
-        "box": BOX,
         "kinds": KINDS,
-        "colours": COLOURS,
         "legend": [[kind, int(n)] for kind, n in enumerate(np.bincount(kinds(graph))) if n],
-        "boxes": boxes,
-        "members": None,
+        "calls": groups.calls,
+        "groups": {"parent": groups.parent, "label": [strings.number(label) for label in groups.label]},
+        "boxes": {
+            "group": groups.group.tolist(),
+            "label": [strings.number(label) for label in boxes.labels],
+            "kind": boxes.kind.tolist(),
+            "ns": boxes.duration.tolist(),
+            "bytes": boxes.size.tolist(),
+            **(
+                {"count": None, **_details(graph, strings)}
+                if boxes.how == "none"
+                else {"count": boxes.count.tolist()}
+            ),
+        },
+        "edges": {
+            "src": boxes.src.tolist(),
+            "dst": boxes.dst.tolist(),
+            "flag": boxes.dependency.tolist(),
+            "weight": boxes.weight.tolist(),
+        },
         "strings": strings.texts,
     }
-    if everything:
-        boxes |= _details(drawn, np.arange(graph.n_nodes), strings)
-        return data
-    boxes |= {"count": drawn.count.tolist(), "weight": drawn.weight.tolist()}
-    inside = np.argsort(drawn.box, kind="stable")
-    ends = np.concatenate([[0], np.cumsum(drawn.count)])
-    embedded = graph.n_nodes <= MEMBERS_EMBEDDED
-    boxes["only"] = np.where((drawn.count == 1) & embedded, ends[:-1], -1).tolist()
-    if embedded:
-        data["members"] = _members(drawn, inside, strings) | {"ptr": ends.tolist()}
-    return data
 
 
 def about(drawn: Drawing) -> str:
@@ -109,66 +108,20 @@ class _Strings:
         return found
 
 
-def _members(drawn: Drawing, inside: NDArray[np.int64], strings: _Strings) -> dict[str, Any]:
-    graph = drawn.graph
-    src, dst, dependency = edges_of(graph)
-    # Inside a box only the edges between its own nodes are drawn.
-    same = drawn.box[src] == drawn.box[dst]
-    # Nodes sorted by box, so that those of a box are a range.
-    rank = np.empty(graph.n_nodes, dtype=np.int64)
-    rank[inside] = np.arange(graph.n_nodes)
-    order = np.argsort(drawn.box[dst[same]], kind="stable")
-    src, dst, dependency = rank[src[same]][order], rank[dst[same]][order], dependency[same][order]
-    owner = drawn.box[inside]
-    placed = layered(graph.n_nodes, src, dst, lanes(graph)[0][inside], owner)
-    edge_ptr = np.concatenate([[0], np.cumsum(np.bincount(owner[dst], minlength=drawn.n_boxes))])
-    names = graph.names()
-    return (
-        _columns(placed, src, dst, dependency)
-        | _details(drawn, inside, strings)
-        | {
-            "label": [strings.number(short_name(names[at])) for at in inside.tolist()],
-            "kind": kinds(graph)[inside].tolist(),
-            "ns": durations(graph)[inside].tolist(),
-            "bytes": np.maximum(graph.ints("comm_size"), 0)[inside].tolist(),
-            "edge_ptr": edge_ptr.tolist(),
-        }
-    )
-
-
-def _columns(placed: Layout, src: Any, dst: Any, dependency: Any) -> dict[str, Any]:
-    return {
-        "x": np.rint(placed.x).astype(np.int64).tolist(),
-        "y": np.rint(placed.y).astype(np.int64).tolist(),
-        "left": np.rint(placed.left).astype(np.int64).tolist(),
-        "size": np.rint(np.stack([placed.width, placed.height], axis=1)).astype(np.int64).tolist()
-        or [[0, 0]],
-        "src": src.tolist(),
-        "dst": dst.tolist(),
-        # Bits: 1 data, 2 control, 4 leads upwards.
-        "flag": (dependency + 4 * placed.back).tolist(),
-        "bends": np.rint(placed.bends.T.reshape(-1)).astype(np.int64).tolist(),
-        "bend_ptr": placed.bend_ptr.tolist(),
-    }
-
-
-def _details(drawn: Drawing, order: NDArray[np.int64], strings: _Strings) -> dict[str, Any]:
-    """Return id, name, start and attributes of the nodes in `order`."""
-    graph = drawn.graph
-    ids, names = graph.ids.tolist(), graph.names()
+def _details(graph: Graph, strings: _Strings) -> dict[str, Any]:
+    """Return id, name, start and attributes of the nodes."""
     begun = starts(graph)
     return {
-        "id": [ids[at] if ids[at] <= _EXACT else str(ids[at]) for at in order.tolist()],
-        "name": [strings.number(names[at] or "(no name)") for at in order.tolist()],
-        "start": None if begun is None else (begun - begun.min())[order].tolist(),
-        "attrs": [_attributes(drawn, at, strings) for at in order.tolist()],
+        "id": [ident if ident <= _EXACT else str(ident) for ident in graph.ids.tolist()],
+        "name": [strings.number(name or "(no name)") for name in graph.names()],
+        "start": None if begun is None else (begun - begun.min()).tolist(),
+        "attrs": [_attributes(graph, at, strings) for at in range(graph.n_nodes)],
     }
 
 
-def _attributes(drawn: Drawing, at: int, strings: _Strings) -> list[Any]:
+def _attributes(graph: Graph, at: int, strings: _Strings) -> list[Any]:
     """Return name, value, name, value, …; a text is [its number]."""
     found: list[Any] = []
-    graph = drawn.graph
     for name, _, value in graph.attrs(at):
         found += [strings.number(name), _value(value, strings)]
     for side, (_, shapes, types) in graph.io(at).items():

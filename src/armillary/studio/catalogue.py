@@ -51,10 +51,13 @@ def _model(name: str) -> dict[str, Any]:
 
 
 def _machine(name: str) -> dict[str, Any] | None:
-    """Return a preset; None: nothing says how long its kernels take, so no step can be predicted on it."""
+    """Return a preset on which a step can be predicted, or None.
+
+    None: nothing says how long its kernels take, or its network is a graph, whose steps `train` does not predict.
+    """
     preset = read_preset(name)
     platform = preset.document.data["platform"]
-    if not platform.get("compute"):
+    if not platform.get("compute") or "network" not in platform:
         return None
     assert counted(name) is None
     sizes = [devices_of(each) for each in platform["network"]]

@@ -9,7 +9,11 @@ export function chart(element: HTMLElement, option: () => EChartsCoreOption): EC
   const draw = () => redraw(drawn, option());
   draw();
   onTheme(draw);
-  new ResizeObserver(() => drawn.resize()).observe(element);
+  new ResizeObserver(() => {
+    // It calls at once, too: a chart of 10,000 points is not drawn again for that. And after a chart is gone.
+    if (drawn.isDisposed()) return;
+    if (drawn.getWidth() !== element.clientWidth || drawn.getHeight() !== element.clientHeight) drawn.resize();
+  }).observe(element);
   return drawn;
 }
 

@@ -3,7 +3,7 @@ import { cssColour, onTheme } from "./colours";
 import { AXIS, axis, fit, link, slices, type Band, type Scene } from "./drawing";
 import { element } from "./element";
 import { count, percent, size, time } from "./numbers";
-import { above, unpack, type Packed, type Track, type Unpacked } from "./tracks";
+import { above, moved, unpack, type Packed, type Track, type Unpacked } from "./tracks";
 
 const ROW = 20;
 const HEAD = 24;
@@ -44,6 +44,11 @@ class View implements Scene {
   private select: [number, number] | null = null;
   private readonly pointers = new Map<number, number>();
   private pending = 0;
+  /** Of runs beside each other: the run of each track, and how far each run was moved. */
+  private readonly runOf: number[];
+  private readonly shifts: number[];
+  private picked: { at: number; slice: number } | null = null;
+  private readonly aligning: HTMLButtonElement[] = [];
   wide = 0;
 
   constructor(host: HTMLElement, readonly packed: Packed, readonly data: Unpacked) {
@@ -63,12 +68,19 @@ class View implements Scene {
     this.search.addEventListener("keydown", (event) => {
       if (event.key === "Enter") this.next(event.shiftKey ? -1 : 1);
     });
+    this.runOf = packed.groups.flatMap((group) => Array<number>(group.tracks).fill(group.run ?? 0));
+    this.shifts = Array<number>(Math.max(0, ...this.runOf) + 1).fill(0);
+    if (this.shifts.length > 1) {
+      this.aligning.push(button("align here", "align here: move the other runs so that what was clicked begins at the same time", () => this.align()),
+        button("align starts", "align starts: let all runs begin at the same time", () => this.shift((run) => -this.shifts[run]!)));
+      this.aligning[0]!.disabled = true;
+    }
     host.append(
       element("div", { class: "tools" },
         button("−", "Zoom out", () => this.zoom(2)), button("+", "Zoom in", () => this.zoom(0.5)),
         button("‹", "Earlier", () => this.move(-0.5)), button("›", "Later", () => this.move(0.5)),
         button("whole", "Show the whole run", () => this.show(0, this.end)),
-        element("label", {}, lit, " critical path"), this.search, this.where),
+        element("label", {}, lit, " critical path"), this.search, ...this.aligning, this.where),
       this.canvas, this.about);
     this.listen();
     onTheme(() => this.later());
@@ -218,7 +230,53 @@ class View implements Scene {
       this.layout();
     } else {
       this.say(this.at(row, x));
+      this.mark(row, x);
     }
+  }
+
+  /** Remember the slice that was clicked, for other runs to be aligned at. */
+  private mark(row: Row, x: number): void {
+    if (!this.aligning.length || !row.track) return;
+    const slice = above(row.track.start, this.tick(x)) - 1;
+    this.picked = slice < 0 ? null : { at: this.data.tracks.indexOf(row.track), slice };
+    this.aligning[0]!.disabled = !this.picked;
+  }
+
+  private called(track: Track, slice: number): string {
+    const what = this.data.texts[track.what[slice]!]!;
+    return what.name || what.label;
+  }
+
+  /** Let the slice that was picked, and the same one of each other run, begin together: as many of its name come before. */
+  private align(): void {
+    if (!this.picked) return;
+    const { at, slice } = this.picked;
+    const own = this.data.tracks[at]!;
+    const name = this.called(own, slice);
+    let nth = 0;
+    for (let i = 0; i < slice; i++) nth += Number(this.called(own, i) === name);
+    this.shift((run) => {
+      if (run === this.runOf[at]) return 0;
+      let [last, seen] = [NaN, 0];
+      for (const [other, track] of this.data.tracks.entries()) {
+        if (this.runOf[other] !== run || track.name !== own.name || track.kind !== own.kind) continue;
+        for (let i = 0; i < track.what.length && seen <= nth; i++) {
+          if (this.called(track, i) !== name) continue;
+          last = track.start[i]!;
+          seen++;
+        }
+        if (seen) break;
+      }
+      return Number.isNaN(last) ? 0 : own.start[slice]! - last;
+    });
+  }
+
+  /** Move runs by so many ticks. */
+  private shift(by: (run: number) => number): void {
+    const ticks = this.shifts.map((_, run) => by(run));
+    this.data.tracks.forEach((track, at) => moved(track, ticks[this.runOf[at]!]!));
+    ticks.forEach((each, run) => (this.shifts[run]! += each));
+    this.later();
   }
 
   /** The lines that describe what is at a place, or null for nothing. */

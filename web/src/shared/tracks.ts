@@ -4,7 +4,7 @@ export interface Packed {
   tick_s: number;
   end: number;
   classes: number;
-  groups: { name: string; ranks: number; finish: number; tracks: number }[];
+  groups: { name: string; ranks: number; finish: number; tracks: number; run: number }[];
   tracks: [name: string, kind: string, slices: number][];
   joined: number;
   slices: number;
@@ -94,6 +94,14 @@ export async function unpack(packed: Packed): Promise<Unpacked> {
     return track;
   });
   return { tracks, texts };
+}
+
+/** Move a track in time. */
+export function moved(track: Track, ticks: number): void {
+  for (let i = 0; i < track.start.length; i++) {
+    track.start[i]! += ticks;
+    track.end[i]! += ticks;
+  }
 }
 
 /** The first index whose value is above `limit`. */

@@ -32,16 +32,25 @@ function start(page: HTMLElement, sweep: Sweep): void {
   const chipList = values.appendChild(element("div", { id: "chips" }));
   const middle = choices("around", [["best", "the best point"], ["median", "the median point"], ["chosen", "the point clicked"]], "best");
   const drawings: ((by: string) => void)[] = [];
+  /** What makes the charts, which are drawn then, one after the other: the page is there before them. */
+  const charts: (() => void)[] = [];
   const drawable = sweep.ok.length > 0 && sweep.objectives.length > 0;
-  if (drawable) charts();
+  if (drawable) addCharts();
   const why = section("", "Why points are not ok", "click to count these above");
   const reasonList = why.appendChild(scrolling("reasons", "Why points are not ok"));
   if (drawable && sweep.axes.length) byAxis();
   const best = section("wide", "Best points that are left", "click one to look at it");
   const tableList = best.appendChild(scrolling("table", "Best points that are left"));
   draw("");
+  requestAnimationFrame(() => setTimeout(nextChart));
 
-  function charts(): void {
+  function nextChart(): void {
+    const make = charts.shift();
+    if (!make) return void (document.body.dataset.drawn = "all");
+    make();
+    setTimeout(nextChart);
+  }
+  function addCharts(): void {
     const known = sweep.measures.map((measure, at): [string, string] => [String(at), measure.title]);
     const axes = sweep.axes.map((axis, at): [string, string] => [String(at), axis.name]);
     const across = choices("across", known, "0");
@@ -49,24 +58,31 @@ function start(page: HTMLElement, sweep: Sweep): void {
     const two = section("", "Two measures", "drag to filter, click a point to look at it; ctrl and wheel zoom, shift and drag move, a double click shows all again");
     const picture = element("button", { type: "button" }, "save picture");
     two.append(element("div", { class: "choices" }, label("across", across), label("up", up), picture));
-    const points = scatter(two.appendChild(drawing("scatter", "Two measures of all points")), around, across, up);
-    picture.addEventListener("click", () => savePicture(points.drawn, "points.png"));
-    drawings.push(points.draw);
+    const cloud = two.appendChild(drawing("scatter", "Two measures of all points"));
+    charts.push(() => {
+      const points = scatter(cloud, around, across, up);
+      picture.addEventListener("click", () => savePicture(points.drawn, "points.png"));
+      drawings.push(points.draw);
+    });
     if (sweep.axes.length > 1) {
       const [of, x, y] = [choices("of", known, "0"), choices("heat-x", axes, String(sweep.heat[0])), choices("heat-y", axes, String(sweep.heat[1]))];
       const map = section("", "Heat map", "the best over all other axes; click a cell to filter");
       map.append(element("div", { class: "choices" }, label("of", of), label("across", x), label("up", y)));
-      drawings.push(heat(map.appendChild(drawing("heat", "The best of a measure over two axes")), around, of, x, y).draw);
+      const cells = map.appendChild(drawing("heat", "The best of a measure over two axes"));
+      charts.push(() => drawings.push(heat(cells, around, of, x, y).draw));
     }
     if (sweep.axes.length) {
       const lines = element("span");
       const all = section("wide", "All axes at once", "drag along an axis to filter, click on a brush to clear it", lines);
-      const parallels = parallel(all.appendChild(drawing("parallel", "A line per point over all axes and objectives")), around, lines);
-      let later = 0;
-      drawings.push((by) => {
-        // The slowest, after all others; it has drawn its own brushes.
-        clearTimeout(later);
-        if (by !== "parallel") later = window.setTimeout(parallels.draw, 0);
+      const strands = all.appendChild(drawing("parallel", "A line per point over all axes and objectives"));
+      charts.push(() => {
+        const parallels = parallel(strands, around, lines);
+        let later = 0;
+        drawings.push((by) => {
+          // The slowest, after all others; it has drawn its own brushes.
+          clearTimeout(later);
+          if (by !== "parallel") later = window.setTimeout(parallels.draw, 0);
+        });
       });
     }
     const alone = section("", "What each axis alone changes", "");
@@ -74,12 +90,13 @@ function start(page: HTMLElement, sweep: Sweep): void {
     alone.append(element("div", { class: "choices" }, label("around", middle)));
     const bars = alone.appendChild(drawing("tornado", "What each axis alone changes"));
     alone.append(base);
-    drawings.push(tornado(bars, around, middle, base).draw);
+    charts.push(() => drawings.push(tornado(bars, around, middle, base).draw));
   }
   function byAxis(): void {
     const said = element("span");
     const strip = section("wide", `${sweep.objectives[0]!.title} by axis`, "", said);
-    drawings.push(strips(strip.appendChild(drawing("strips", "The first objective by the values of each axis")), around, said).draw);
+    const all = strip.appendChild(drawing("strips", "The first objective by the values of each axis"));
+    charts.push(() => drawings.push(strips(all, around, said).draw));
   }
 
   let waiting = 0;

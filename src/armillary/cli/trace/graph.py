@@ -30,7 +30,8 @@ DRAWING = OutputFile("armillary.report.trace_graph:check_trace_graph")
 )
 @click.option(
     "--max-nodes", type=click.IntRange(min=1), default=2000, show_default=True, metavar="N",
-    help="Draw every node of a graph with up to N nodes; of a larger graph, draw at most N/5 boxes.",
+    help="Draw every node of a graph with up to N nodes; of a larger graph, draw at most N/5 boxes. A page has groups "
+    "that open instead.",
 )  # fmt: skip
 def command(file: Path, out: Path, collapse: str | None, max_nodes: int) -> None:
     """Draw and write."""

@@ -58,6 +58,8 @@ class _Group:
     ranks: int
     finish: int
     tracks: list[_Track]
+    run: int = 0
+    """Of several that are beside each other, which."""
 
 
 class _Texts:
@@ -86,11 +88,14 @@ def tracks(timeline: Timeline) -> dict[str, Any]:
 
 
 def tracks_beside(timelines: Mapping[str, Timeline]) -> dict[str, Any]:
-    """Return the slowest class of each run, all in one picture that begins when they do: a phase is below itself."""
+    """Return the slowest class of each run, all in one picture that begins when they do.
+
+    A page moves one along the other, so that a phase is below itself.
+    """
     texts = _Texts()
     tick = min(float(each.info.get("tick_ns", 1)) for each in timelines.values())
     groups = []
-    for name, timeline in timelines.items():
+    for run, (name, timeline) in enumerate(timelines.items()):
         scale = float(timeline.info.get("tick_ns", 1)) / tick
         for group in _groups(timeline, texts, 1):
             moved = [
@@ -98,7 +103,7 @@ def tracks_beside(timelines: Mapping[str, Timeline]) -> dict[str, Any]:
                 for each in group.tracks
             ]
             finish = round(group.finish * scale)
-            groups.append(replace(group, name=f"{name}: {group.name}", tracks=moved, finish=finish))
+            groups.append(replace(group, name=f"{name}: {group.name}", tracks=moved, finish=finish, run=run))
     end = max(group.finish for group in groups)
     return _block("The runs beside each other", groups, texts, tick, end, len(timelines)) | {"links": []}
 
@@ -118,7 +123,13 @@ def _block(
         "end": end,
         "classes": classes,
         "groups": [
-            {"name": each.name, "ranks": each.ranks, "finish": each.finish, "tracks": len(each.tracks)}
+            {
+                "name": each.name,
+                "ranks": each.ranks,
+                "finish": each.finish,
+                "tracks": len(each.tracks),
+                "run": each.run,
+            }
             for each in groups
         ],
         "tracks": [[track.name, track.kind, len(track.start)] for track in shown],
