@@ -27,7 +27,7 @@ from armillary.base import units
     ],
 )
 def test_bytes(text: str, value: int) -> None:
-    assert units.parse_bytes(text) == value
+    assert units.parse_bytes(text) == units.parse_capacity(text) == value
 
 
 @pytest.mark.parametrize(

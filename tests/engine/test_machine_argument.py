@@ -108,3 +108,11 @@ def test_what_counts_does_not_warn() -> None:
         )
         warnings = armillary.simulate(trace(), both, profile=profile).info["warnings"]
         assert not [text for text in warnings if "no effect" in text]
+
+
+@pytest.mark.parametrize("switch", ["fold", "messages", "finish_order"])
+def test_a_word_is_no_truth_value(tmp_path: Path, switch: str) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(STUDY.replace("PROFILE", "physical"))
+    with pytest.raises(InputError, match=f"{switch.replace('_', '-')}: got 'no', expected true or false"):
+        armillary.simulate(trace(), file, **{switch: "no"})

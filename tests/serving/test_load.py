@@ -241,6 +241,8 @@ def test_a_log_cut_and_faster(tmp_path: Path) -> None:
     path.write_text("\n".join(map(json.dumps, rows)))
     found = cut(load_requests(path), 3, 2.0)
     assert found.arrival.tolist() == [0, 5 * 10**8, 10**9] and found.prompt.tolist() == [1, 2, 3]
+    alone = load_requests("sessions:rate=1,sessions=1,turns=3,input=8,output=2,think=1s")
+    assert any(note.startswith("speed 2 has no effect") for note in cut(alone, speed=2.0).notes)
     with pytest.raises(InputError, match="speed: got 0"):
         cut(found, None, 0)
     with pytest.raises(InputError, match="clients of a closed loop"):

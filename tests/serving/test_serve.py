@@ -206,6 +206,7 @@ def test_the_largest_load_keeps_within_the_objective(tiny: str) -> None:
         (load, "", "there is no objective"),
         ("closed:clients=2,requests=4,input=8,output=2", "ttft=1s", "expected an open load"),
         ("poisson:rate=1,requests=1,input=8,output=2", "ttft=1s", "one request has no rate"),
+        ("sessions:rate=1,sessions=1,turns=3,input=8,output=2,think=1s", "ttft=1s", "come at once"),
     ):
         with pytest.raises(InputError, match=message):
             find_rate(tiny, "1xh100", wrong, slo=slo)

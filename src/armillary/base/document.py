@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from armillary.base.errors import InputError, nearest, one_of
-from armillary.base.hints import KeyPath, key_text, show
+from armillary.base.hints import KeyPath, key_text, misspelt, show
 from armillary.base.json_text import parse_json
 from armillary.base.reading import MOST_TEXT, MOST_YAML, read_plain
 from armillary.base.units import whole
@@ -90,7 +90,8 @@ class Document:
             InputError: It is not there.
         """
         if key not in self.data:
-            raise InputError(f"{self.name}: missing key '{key}'{': ' + why if why else ''}")
+            hint = misspelt(key, map(str, self.data))
+            raise InputError(f"{self.name}: missing key '{key}'{': ' + why if why else ''}{hint}")
         return self.data[key]
 
     def number(

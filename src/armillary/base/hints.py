@@ -17,6 +17,8 @@ _LONGEST_WORD = 100
 _MOST_CHOICES = 3
 _ALIKE = 0.5
 """Of `difflib`: 1 is the same word."""
+_TYPO = 0.9
+"""One letter in ten."""
 _COUNT = re.compile(
     r"\s*(\d{1,3}(?:[,_]\d{3}){1,4}|\d{1,12}(?:\.\d{1,6})?)\s*(?:[eE]\+?(\d|1[0-5])|([kKmMgGtT]i?))?\s*"
 )
@@ -93,6 +95,14 @@ def nearest(
     of_plain = {_plain(choice): choice for choice in reversed(choices)}
     match = difflib.get_close_matches(plain, list(of_plain), n=1, cutoff=alike)
     return did_you_mean([of_plain[each] for each in match])
+
+
+def misspelt(word: str, choices: Iterable[str]) -> str:
+    """Return ``" (did you mean 'x'?)"`` for the choice that is a typo away, or an empty string.
+
+    Unlike with `nearest`, a word of its own, such as ``attention_bias`` for ``mlp_bias``, is none.
+    """
+    return did_you_mean(difflib.get_close_matches(word[:_LONGEST_WORD], list(choices), n=1, cutoff=_TYPO))
 
 
 def did_you_mean(choices: Sequence[str], note: str = "") -> str:

@@ -81,6 +81,17 @@ def parse_bytes(text: object) -> int:
     return int(value)
 
 
+def parse_capacity(text: object) -> int:
+    """Return what a memory holds, such as ``"79.11 GiB"``, in bytes.
+
+    Programs print it rounded, so it need be no whole number of them; the rest is dropped.
+
+    Raises:
+        ValueError: Not a size, or not below 2**63 bytes.
+    """
+    return int(_parse(text, _BYTES, "a size", "80 GiB"))
+
+
 def parse_bandwidth(text: object) -> float:
     """Return a bandwidth such as ``"400 GB/s"`` or ``"100 Gb/s"`` (bits) in bytes per ns.
 

@@ -6,7 +6,7 @@ Training steps and served requests are predicted on it alike.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ class Machine:
     Attributes:
         name: As the user said it.
         keys: Of the platform.
-        platform: The same, read.
+        platform: The same, read; its memory is as large as the device says where the keys do not.
         device: Name of the constants of its kernels; "": another model than ``gpu`` times them.
         software: What trains on it by default; "": it does not say.
         assumptions: What it takes from elsewhere, a sentence each.
@@ -106,6 +106,10 @@ def machine_of(source: Source) -> Machine:
             f"efficiency: 60 %}}{nearest(name, device_names().values())}"
         )
     device = str(keys["compute"]["device"]) if platform.compute.model == "gpu" else ""
+    npu = platform.npu
+    if device and not npu.memory.capacity:
+        memory = replace(npu.memory, capacity=load_gpu(device, platform.compute.folder).capacity)
+        platform = replace(platform, npu=replace(npu, memory=memory))
     software = preset.software if preset else str((document.data.get("software") if at else None) or "")
     if document.path and Path(software).suffix:
         software = str((document.path.parent / software).resolve())

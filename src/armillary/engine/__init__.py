@@ -66,6 +66,11 @@ def simulate(
     """
     from armillary.platform.model import Platform
 
+    switches = {"fold": fold, "messages": messages, "finish_order": finish_order}
+    if any(not isinstance(value, bool) for value in switches.values()):
+        from armillary.base.kinds import check_kinds  # a file that the command does without
+
+        check_kinds(switches, simulate.__annotations__)
     if not isinstance(platform, Platform):
         from armillary.platform.files.native import (
             platform_of,  # loads pydantic, which a Platform does without

@@ -67,7 +67,7 @@ class LocalMemory:
 
     Attributes:
         bandwidth: Bytes per ns; 0: not given, and reductions cost no time.
-        capacity: Bytes; 0: not given.
+        capacity: Bytes that programs find; 0: not given.
         latency: ns until the first byte.
         read: Bytes per ns of a load from it; 0: `bandwidth`.
         write: The same for a store.

@@ -16,8 +16,6 @@ from armillary.workload.memory.inference import serving, weights_of
 from armillary.workload.models import Model
 from armillary.workload.plan.schema import Plan
 
-VISIBLE = 79.11 / 80
-"""Share of the memory of a device that its driver gives programs (H100; vllm-project/vllm, issue 27508)."""
 SHARE = 0.9
 """Of vLLM and TensorRT-LLM by default."""
 
@@ -27,7 +25,7 @@ class Capacity:
     """Memory of a device of a replica, in bytes.
 
     Attributes:
-        device: All of it.
+        device: All that programs find.
         share: As the engine takes it, see above.
         engine: Of `armillary.serving.kernels.ENGINES`.
         weights: Of the model on this device.
@@ -57,12 +55,6 @@ class Capacity:
     def blocks(self) -> int:
         """Blocks of keys and values; at least 0."""
         return max(0, int(self.cache // (self.per_token * self.block)))
-
-
-def visible(stated: int) -> int:
-    """Return the bytes that programs find on a device that has so many; data sheets say GB where they mean GiB."""
-    billions, rest = divmod(stated, 10**9)
-    return stated if rest else int(billions * 2**30 * VISIBLE)
 
 
 def usual_share(engine: str, device: int, budget: int, sequences: int, tp: int) -> float:

@@ -142,6 +142,9 @@ def cut(requests: Requests, first: int | None = None, speed: float = 1.0) -> Req
         )
     if first is not None and first < len(requests):
         requests = requests.part(np.arange(first))
+    if speed != 1 and requests.at_once:
+        note = f"speed {speed:g} has no effect: all requests that follow no others come at once"
+        return replace(requests, notes=(*requests.notes, note))
     arrival = requests.arrival
     if speed != 1:
         late = float(arrival.max()) / speed

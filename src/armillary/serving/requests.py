@@ -130,6 +130,11 @@ class Requests:
         """Whether some may begin with tokens of others."""
         return self.shared is not None or self.follows is not None
 
+    @property
+    def at_once(self) -> bool:
+        """Whether all that come at a time of their own come at the begin, as the first of the only session does."""
+        return bool((self.arrival <= 0).all())
+
     def part(self, mine: Ints) -> Requests:
         """Return some of them, ascending, with all that these follow."""
         shared = None if self.shared is None else tuple(self.shared[each] for each in mine)

@@ -81,6 +81,10 @@ def find_rate(
         )
     if len(requests) < 2:
         raise InputError("find-rate: one request has no rate, expected more")
+    if requests.at_once:
+        raise InputError(
+            "find-rate: all requests that follow no others come at once, expected such that come one after another"
+        )
     served = _tiered(
         _service(model, machine, requests, options), requests, (kv_host, kv_ssd), (kv_host_rate, kv_ssd_rate)
     )

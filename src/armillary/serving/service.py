@@ -12,7 +12,7 @@ from armillary.base.units import parse_time
 from armillary.compute.gpu.device import load_gpu
 from armillary.compute.machine import Machine
 from armillary.serving import assumed
-from armillary.serving.capacity import Capacity, capacity_of, usual_share, visible
+from armillary.serving.capacity import Capacity, capacity_of, usual_share
 from armillary.serving.changes import Changes
 from armillary.serving.drafts import chances, gives
 from armillary.serving.fleet import routed
@@ -206,12 +206,11 @@ def _engine(
         # What drafts has weights and a cache, too.
         whole = model.model_copy(update={"layers": model.layers + 1}) if wanted.drafts else model
         usual = max(1, int((requests.prompt + requests.output).mean()))
-        has = visible(device)
         share = wanted.memory or usual_share(
-            wanted.engine, has, budget, sequences, plan.parallel.tp * wanted.dp
+            wanted.engine, device, budget, sequences, plan.parallel.tp * wanted.dp
         )
         capacity = capacity_of(
-            whole, plan, has, share, budget=budget, block=block, tokens=usual, engine=wanted.engine,
+            whole, plan, device, share, budget=budget, block=block, tokens=usual, engine=wanted.engine,
             experts=EXPERTS.get(wanted.experts or ""),
             copies=1 + wanted.redundant / model.experts.count if model.experts else 1.0,
         )  # fmt: skip

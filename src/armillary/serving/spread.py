@@ -118,7 +118,8 @@ def as_published(model: Decoder, wanted: Wanted, able: Collection[str]) -> tuple
         return wanted, []
     if own.gemms is None:
         return wanted, [
-            f"the weights of {model.name} are quantised by {one_line(own.method)}, which is not modelled: they are "
+            f"the weights of {model.name} are quantised by "
+            f"{one_line(own.method) or 'a method that is not named'}, which is not modelled: they are "
             "taken as bf16; precision, weight-precision and experts say something else"
         ]
     if said != (None, None, None):

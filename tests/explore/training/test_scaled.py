@@ -54,6 +54,18 @@ def test_what_was_changed_is_said_and_widens_the_interval(tmp_path: Path) -> Non
     assert not any(text in said for text in map(str, (tmp_path, "/tmp")))
 
 
+def test_memory_is_the_users_or_what_the_device_says() -> None:
+    keys = {
+        "network": [{"topology": "Switch", "size": 8, "bandwidth": "450 GB/s", "latency": "1 us"}],
+        "npu": {"peak": "989 TFLOP/s", "memory": {"bandwidth": "3.35 TB/s"}},
+        "compute": {"model": "gpu", "device": "h100-sxm"},
+    }
+    found = machine_of(keys).platform.npu.memory
+    assert found == machine_of("dgx-h100").platform.npu.memory and found.capacity == int(79.11 * 2**30)
+    keys["npu"] = {"peak": "989 TFLOP/s", "memory": {"bandwidth": "3.35 TB/s", "capacity": "80 GB"}}
+    assert machine_of(keys).platform.npu.memory.capacity == 80 * 10**9
+
+
 @pytest.mark.parametrize("factor", [0.0, -1.0, MOST * 2, 1 / MOST / 2, float("nan"), float("inf")])
 def test_a_factor_out_of_range_is_refused(factor: float, tmp_path: Path) -> None:
     for key in ("fabric", "peak"):

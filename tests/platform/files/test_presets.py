@@ -61,6 +61,14 @@ def test_peaks_are_those_of_the_kernels(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", preset_names())
+def test_memory_is_what_programs_find_on_the_device(name: str) -> None:
+    platform = load_platform(name)
+    if platform.compute.model != "gpu":
+        pytest.skip("names no device")
+    assert platform.npu.memory.capacity == load_gpu(str(platform.compute.options["device"])).capacity > 0
+
+
+@pytest.mark.parametrize("name", preset_names())
 def test_every_number_says_where_it_comes_from(name: str) -> None:
     preset = read_preset(name)
     data = preset.document.data

@@ -371,3 +371,25 @@ def test_other_places_of_attention_are_refused(tmp_path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(LINEAR["qwen3-next-80b-a3b"] | {"layer_types": kinds}))
     with pytest.raises(InputError, match="of every 4 layers the last has attention"):
         from_hugging_face(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [
+        ("num_key_value_head", "num_key_value_heads"),
+        ("num_hidden_layer", "num_hidden_layers"),
+        ("quantization_confg", "quantization_config"),
+        ("tie_word_embedding", "tie_word_embeddings"),
+    ],
+)
+def test_a_misspelt_key_does_not_leave_its_default(wrong: str, meant: str) -> None:
+    config = llama(4096, 32, 32, 8, 14336, 128256) | {"model_type": "llama"}
+    config[wrong] = config.pop(meant, False)
+    with pytest.raises(InputError, match=f"did you mean '({meant}|{wrong})'"):
+        from_hugging_face(config)
+
+
+def test_keys_of_other_things_are_no_typos() -> None:
+    config = llama(4096, 32, 32, 8, 14336, 128256) | {"model_type": "llama", "max_window_layers": 21}
+    others = {"attention_dropout": 0.0, "attn_bias": False, "qkv_bias": False, "pretraining_tp": 1}
+    assert from_hugging_face(config | others).kind == "decoder"

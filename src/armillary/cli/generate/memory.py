@@ -122,10 +122,10 @@ def _of_rank(model: Model, plan: Plan, pipeline_rank: int) -> Footprint:
 
 
 def _capacity(text: str) -> int:
-    from armillary.base.units import parse_bytes
+    from armillary.base.units import parse_capacity
 
     try:
-        room = parse_bytes(text)
+        room = parse_capacity(text)
     except ValueError as error:
         raise InputError(f"--capacity: {error}") from error
     if not room:

@@ -2,6 +2,9 @@
 
 A file is ``devices/NAME.yaml`` or of a user. With ``like: NAME`` what it leaves out is taken from that device: shares
 of peaks as they are, what is per SM scaled by the peak of an SM.
+
+``memory.capacity`` is what programs find, and not what the data sheet says: an H100 of 80 GB has 80 GiB, of which its
+driver keeps 0.9 GiB. Files name the published number beside it; drivers differ by up to 0.5 %.
 """
 
 from __future__ import annotations
@@ -125,7 +128,7 @@ class Gpu:
         title: For people.
         peaks: Precision -> FLOP/s.
         bandwidth: Bandwidth of the memory, bytes/s.
-        capacity: Capacity of the memory, bytes; 0: not known.
+        capacity: Memory that programs find, bytes, as `torch.cuda.get_device_properties` states it; 0: not known.
         sms: Streaming multiprocessors.
         tiles: Rows and columns of the tiles of GEMMs, and the SMs that share one.
         depth: Bytes of k in a step.

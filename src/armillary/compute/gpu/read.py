@@ -87,7 +87,7 @@ class Reader:
 
     def size(self, path: KeyPath) -> int:
         """Return bytes."""
-        return int(self._parsed(path, units.parse_bytes, "80 GB"))
+        return int(self._parsed(path, units.parse_capacity, "80 GiB"))
 
     def bytes_or(self, path: KeyPath, default: int) -> int:
         """Return bytes, or `default` where there are none."""

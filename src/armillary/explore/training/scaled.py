@@ -118,7 +118,7 @@ def _scale_peaks(base: Machine, keys: dict[str, Any], factor: float, files: dict
         "sms": gpu.sms,
         "peak": {name: _flops(rate * factor) for name, rate in gpu.peaks.items()},
         "memory": {"bandwidth": f"{gpu.bandwidth / 1e9:g} GB/s"}
-        | ({"capacity": f"{gpu.capacity / 1e9:g} GB"} if gpu.capacity else {}),
+        | ({"capacity": f"{gpu.capacity} B"} if gpu.capacity else {}),
     }
     # Of a device that nobody measured no more is known when it is faster.
     if gpu.basis != "measured":

@@ -17,6 +17,7 @@ from armillary.platform.fields import (
     BY_TYPE,
     TAGS,
     Bandwidth,
+    Capacity,
     Count,
     Named,
     Options,
@@ -220,7 +221,9 @@ class Memory(Part):
     """The local memory of an NPU."""
 
     bandwidth: Bandwidth
-    capacity: Size | None = Field(default=None, description="To see whether a generated workload fits.")
+    capacity: Capacity | None = Field(
+        default=None, description="That programs find, to see whether a generated workload fits."
+    )
     latency: Time = Field(default=0.0, description="Until the first byte of an access (physical).")
     read: Bandwidth | None = Field(
         default=None, description="Bandwidth of loads; if absent, bandwidth (physical)."

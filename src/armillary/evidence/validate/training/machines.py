@@ -54,12 +54,12 @@ def _domain(counted: str) -> int:
 
 
 _A100_40 = {
-    "npu": {"memory": {"bandwidth": "1555 GB/s", "capacity": "40 GB"}},
+    "npu": {"memory": {"bandwidth": "1555 GB/s", "capacity": "39.5 GiB"}},
     "compute": {"device": "a100-sxm-40"},
 }
 # SXM5 with HBM2e, limited to 500 W (pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md).
 _H100_96 = {
-    "npu": {"memory": {"bandwidth": "2400 GB/s", "capacity": "96 GB"}},
+    "npu": {"memory": {"bandwidth": "2400 GB/s", "capacity": "95 GiB"}},
     "compute": {"device": "h100-96-500w"},
 }
 MACHINES = {

@@ -94,11 +94,11 @@ def from_hugging_face(source: Source) -> Model:
         )
     config = Configuration(document)
     model, data = ARCHITECTURES[kind](config)
-    if model is Decoder and config.given("quantization_config"):
-        quantised = document.data["quantization_config"]
+    if model is Decoder and (quantised := config.value("quantization_config")) is not None:
         if not isinstance(quantised, Mapping):
             document.reject(("quantization_config",), quantised, "a mapping of keys to values")
         data["published"] = published(quantised, "experts" in data)
+    config.check_misspelt()
     named = document.data.get("_name_or_path") or file.parent.name or kind
     try:
         return model.model_validate(data | {"name": str(named), "source": [str(file)]})

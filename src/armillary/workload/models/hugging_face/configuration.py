@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from armillary.base.document import Document
+from armillary.base.hints import misspelt
 from armillary.workload.models.schema import Model
 
 _GELU = ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh")
@@ -20,16 +20,40 @@ class Configuration:
 
     def __init__(self, document: Document) -> None:
         self.document = document
+        self._usual: dict[str, object] = {}
+        self._asked: set[str] = set()
+
+    def value(self, key: str, default: object = None) -> Any:
+        """Return what `key` has, of any kind."""
+        self._asked.add(key)
+        return self.document.data.get(key, self._usual.get(key, default))
+
+    def required(self, key: str) -> Any:
+        """Return what `key` has, which must be there unless something is usual for it."""
+        return self.value(key) if key in self._usual else self.document.require(key)
 
     def given(self, key: str) -> bool:
         """Return whether `key` has a value that is not null."""
-        return self.document.data.get(key) is not None
+        return self.value(key) is not None
+
+    def check_misspelt(self) -> None:
+        """Refuse a key that nothing asked for and that is a typo away from one that has its default for it.
+
+        Raises:
+            InputError: there is one; transformers would take the default in silence.
+        """
+        left_out = self._asked - self.document.data.keys()
+        for key, value in self.document.data.items():
+            if key not in self._asked and (hint := misspelt(key, left_out)):
+                self.document.reject(
+                    (key,), value, f"a key that {self.document.data['model_type']} has", hint
+                )
 
     def whole(self, key: str, default: int | None = None, low: int = 1) -> int:
         """Return a whole number of at least `low`; without a default the key must be there."""
         if not self.given(key) and default is not None:
             return default
-        return self.document.whole((key,), self.document.require(key), low)
+        return self.document.whole((key,), self.required(key), low)
 
     def optional(self, key: str) -> int | None:
         """Return a whole number, or None if it is absent or null."""
@@ -37,14 +61,14 @@ class Configuration:
 
     def true(self, key: str, default: bool) -> bool:
         """Return a truth value."""
-        value = self.document.data.get(key, default)
+        value = self.value(key, default)
         if not isinstance(value, bool):
             self.document.reject((key,), value, "true or false")
         return value
 
     def activation(self, key: str = "hidden_act", default: str | None = None, *, gated: bool) -> str:
         """Return our name of an activation; `gated`: the block has two input projections."""
-        value = self.document.data.get(key, default) if default else self.document.require(key)
+        value = self.value(key, default) if default else self.required(key)
         known = _GATED if gated else _PLAIN
         return known[self.document.choice((key,), value, known)]
 
@@ -55,21 +79,22 @@ class Configuration:
             kind: What ``layer_types`` calls them.
             usual: Where it is absent: of so many layers the last has none.
         """
-        layers, kinds = self.whole("num_hidden_layers"), self.document.data.get("layer_types")
+        layers, kinds = self.whole("num_hidden_layers"), self.value("layer_types")
         if kinds is None:
             return layers // usual
         if not isinstance(kinds, list) or len(kinds) != layers:
             self.document.reject(("layer_types",), kinds, f"a list of {layers} names")
         return kinds.count(kind)
 
-    def filled(self, usual: Mapping[str, Any]) -> Configuration:
-        """Return the configuration with what is usual for keys that it leaves out."""
-        return Configuration(replace(self.document, data={**usual, **self.document.data}))
+    def filled(self, usual: Mapping[str, object]) -> Configuration:
+        """Return the configuration with what is usual for keys that it leaves out; of two, what was said first."""
+        self._usual = {**usual, **self._usual}
+        return self
 
     def only(self, key: str, value: object, why: str) -> None:
         """Refuse a `key` that is there with another value than `value`."""
-        if key in self.document.data and self.document.data[key] != value:
-            self.document.reject((key,), self.document.data[key], f"{value} ({why})")
+        if (found := self.value(key, value)) != value:
+            self.document.reject((key,), found, f"{value} ({why})")
 
 
 Built = tuple[type[Model], dict[str, Any]]

@@ -24,7 +24,7 @@ def deepseek(config: Configuration) -> Built:
             "value_size": config.whole("v_head_dim"),
         },
     }
-    kind = config.document.data["model_type"]
+    kind = config.value("model_type")
     if kind in SPARSE:
         data["attention"]["sparse"] = {
             "heads": config.whole("index_n_heads"),
@@ -42,7 +42,7 @@ def deepseek(config: Configuration) -> Built:
     }
     # V2 restricts groups only with this method (V2-Lite is greedy), V3 always.
     third = data["experts"]["router_bias"]
-    if third or config.document.data.get("topk_method") == "group_limited_greedy":
+    if third or config.value("topk_method") == "group_limited_greedy":
         # Absent keys: as `transformers` has them.
         data["experts"] |= {
             "groups": config.whole("n_group", 8 if third else 1),

@@ -65,8 +65,8 @@ def opt(config: Configuration) -> Built:
 
 def vit(config: Configuration) -> Built:
     """Build a vision transformer, with a classifier unless the file is of the bare model."""
-    labels = config.document.data.get("id2label")
-    bare = config.document.data.get("architectures") == ["ViTModel"]
+    labels = config.value("id2label")
+    bare = config.value("architectures") == ["ViTModel"]
     # transformers takes the labels for the number of classes; without them its default is 2.
     classes = len(labels) if isinstance(labels, dict) else config.whole("num_labels", 2)
     return Vit, {

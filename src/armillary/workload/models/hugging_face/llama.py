@@ -96,7 +96,7 @@ def qwen3_moe(config: Configuration) -> Built:
 def qwen_experts(config: Configuration, shared: dict[str, Any]) -> dict[str, Any]:
     """Return the key ``experts`` of a Qwen; `shared`: keys of its shared experts."""
     # The schema has a number of dense layers at the start; other places cannot be described.
-    dense = config.document.data.get("mlp_only_layers") or []
+    dense = config.value("mlp_only_layers") or []
     if dense != list(range(len(dense)) if isinstance(dense, list) else ()):
         config.document.reject(("mlp_only_layers",), dense, "the first layers only, e.g. [0, 1]")
     return {
@@ -133,7 +133,7 @@ def olmoe(config: Configuration) -> Built:
 def minimax_m2(config: Configuration) -> Built:
     """Build MiniMax M2 without the layers that predict further tokens."""
     model, data = mixtral(config)
-    over = config.document.data.get("qk_norm_type", "per_layer") == "per_layer"
+    over = config.value("qk_norm_type", "per_layer") == "per_layer"
     data["attention"] |= {
         "qk_norm": config.true("use_qk_norm", True),
         "qk_norm_over": "all" if over and config.true("use_qk_norm", True) else "head",

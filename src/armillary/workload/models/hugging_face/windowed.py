@@ -54,7 +54,7 @@ def gpt_oss(config: Configuration) -> Built:
         "window": config.whole("sliding_window", 128),
         "full_layers": config.windows("full_attention", 2),
     }
-    limit = config.document.data.get("swiglu_limit", 7.0)
+    limit = config.value("swiglu_limit", 7.0)
     data["experts"] |= {"bias": True, "router_bias": True, "limit": limit}
     return model, data
 
@@ -63,7 +63,7 @@ def llama4(config: Configuration) -> Built:
     """Build the text model of Llama 4: a piece of tokens that see each other counts as a window as long."""
     model, data = llama(config)
     layers = data["layers"]
-    plain = config.document.data.get("no_rope_layers") or None
+    plain = config.value("no_rope_layers") or None
     if plain is not None and (not isinstance(plain, list) or len(plain) != layers):
         config.document.reject(("no_rope_layers",), plain, f"a list of {layers} numbers, 0 or 1")
     # A 0 marks a layer without rotary positions, which sees all keys; by default every fourth is one.
