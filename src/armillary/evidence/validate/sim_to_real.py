@@ -146,10 +146,10 @@ def load_of(workload: str) -> tuple[Requests, np.ndarray[Any, Any]]:
     arrival, stage, begun = [], [], 0.0
     random = np.random.RandomState(0)
     for number, (rate, lasts) in enumerate(stages):
-        at = np.cumsum(random.exponential(1, int(rate * lasts)))
+        gone = np.cumsum(random.exponential(1, int(rate * lasts)))
         # The first comes at once, with the last gap the stage ends.
-        arrival.append(begun + lasts * np.concatenate(([0], at[:-1])) / at[-1])
-        stage.append(np.full(len(at), number))
+        arrival.append(begun + lasts * np.concatenate(([0], gone[:-1])) / gone[-1])
+        stage.append(np.full(len(gone), number))
         begun += lasts
     at = np.rint(np.concatenate(arrival) * 1e9).astype(np.int64)
     # Each prompt is one block.
