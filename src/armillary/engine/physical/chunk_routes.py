@@ -45,6 +45,14 @@ class ChunkRoutes:
     """Bytes and route of every chunk."""
     choices: int = 0
 
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.routes, self.chunks, self.choices))
+
+    def __hash__(self) -> int:
+        # Many chunks of phases in exact fractions, compared for every group.
+        return self._hash
+
     @property
     def phases(self) -> list[PhysicalPhase]:
         """All phases of all routes."""

@@ -135,7 +135,7 @@ class GridWorkload(PhysicalWorkload):
             np.array_equal(a.ticks, b.ticks) for a, b in zip(lowered, self._lowered, strict=True)
         ):
             # What knows views by identity finds them again.
-            found.slot_numbers = self.slot_numbers
+            found.slot_numbers, found.paced, found.turns = self.slot_numbers, self.paced, self.turns
             return found
         of = {id(nodes.graph): nodes.ticks for nodes in lowered}
         found._lowered, found._bound = lowered, {}

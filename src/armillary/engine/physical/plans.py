@@ -196,7 +196,8 @@ class Channels:
         self.workload, self.platform, self.classes = workload, workload.platform, classes
         self.tables, self.lines, self.scale = tables, lines, scale
         self._known: dict[Channel, tuple[int, int, int]] = {}
-        self._paths: dict[tuple[int, int], tuple[int, ...]] = {}
+        self._times: dict[tuple[tuple[int, ...], int], tuple[int, int, list[tuple[int, int]]]] = {}
+        """See `_moved`, by hops and bytes."""
 
     def of(self, channel: Channel) -> tuple[int, int, int]:
         """Return (quotient channel, latency in ticks, volume in units) of a channel."""
@@ -209,14 +210,26 @@ class Channels:
         tag, source, target, size = channel
         sends, receives = self.workload.channel(channel)
         a, b = int(self.classes[source]), int(self.classes[target])
-        hops = self._path(source, target)
+        hops = network.path_between(self.platform.dimensions, source, target)
+        # Channels between ranks of the same classes over equally long paths behave alike, so they are one.
+        key = (tag, a, b, size, tuple(sends), tuple(receives), hops)
+        if (hops, size) not in self._times:
+            self._times[hops, size] = self._moved(hops, size)
+        latency, volume, uses = self._times[hops, size]
+        if key not in self.tables.channel_at:
+            used = []
+            for d, links in uses:
+                used += [(self.lines.port(a, d, False), links, 1), (self.lines.port(b, d, True), links, 1)]
+            self.add(key, (a, b), max(len(sends), len(receives)), used)
+        return self.tables.channel_at[key], latency, volume
+
+    def _moved(self, hops: tuple[int, ...], size: int) -> tuple[int, int, list[tuple[int, int]]]:
+        """Return latency in ticks and volume in units of a message, and the dimensions and links that it uses."""
         crossed = [
             (d, dimension, hop)
             for d, (dimension, hop) in enumerate(zip(self.platform.dimensions, hops, strict=True))
             if hop
         ]
-        # Channels between ranks of the same classes over equally long paths behave alike, so they are one.
-        key = (tag, a, b, size, tuple(sends), tuple(receives), hops)
         latency = fsum(hop * dimension.latency for _, dimension, hop in crossed)
         latency += self.platform.npu.message_delay
         uses = [(d, links_per_npu(dimension.topology, dimension.size)) for d, dimension, _ in crossed]
@@ -232,12 +245,7 @@ class Channels:
             between(self.platform, [d for d, _, _ in crossed])
         ):
             latency, volume = latency * (1 + share), volume * (1 + Fraction(share))
-        if key not in self.tables.channel_at:
-            used = []
-            for d, links in uses:
-                used += [(self.lines.port(a, d, False), links, 1), (self.lines.port(b, d, True), links, 1)]
-            self.add(key, (a, b), max(len(sends), len(receives)), used)
-        return self.tables.channel_at[key], ceil(latency), self.scale.volume(volume)
+        return ceil(latency), self.scale.volume(volume), uses
 
     def fill_stores(self, view: View, items: Ints, rank: int) -> None:
         """Fill in the operations of a storage whose bytes move through the network: here there are none."""
@@ -249,11 +257,6 @@ class Channels:
         tables.channels += [tables.pairs, *ends, number, self.lines.add(used)]
         tables.pairs += messages
         return number
-
-    def _path(self, source: int, target: int) -> tuple[int, ...]:
-        if (source, target) not in self._paths:
-            self._paths[(source, target)] = network.path_between(self.platform.dimensions, source, target)
-        return self._paths[(source, target)]
 
 
 class Plans:

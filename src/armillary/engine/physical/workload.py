@@ -8,6 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,7 @@ from armillary.engine.common.nodes import Nodes
 from armillary.engine.physical import layout as lk
 from armillary.engine.physical.chunk_routes import ChunkRoutes, chunk_routes_of, place_of
 from armillary.engine.physical.memory import Groups, RemoteAccesses, refined, uneven
-from armillary.engine.physical.nodes import lower_nodes
+from armillary.engine.physical.nodes import PhysicalNodes, lower_nodes
 from armillary.platform.model import Platform
 from armillary.platform.network import TOPOLOGIES
 from armillary.trace import Trace
@@ -131,6 +132,10 @@ class PhysicalWorkload(ABC):
         """By call, whatever its group, and by the places of its members, see `place_of`."""
         self.slot_numbers: dict[tuple[int, ...], Ints] = {}
         """Numbers of slots by the ``id`` of all that they follow from, see `Paces`."""
+        self.paced: tuple[dict[Any, PhysicalNodes], dict[Any, View]] = {}, {}
+        """Nodes and views of `Paces`."""
+        self.turns: dict[tuple[int, int], tuple[PhysicalNodes, Ints]] = {}
+        """Rows of TURNS by the ``id`` of slots and children, with nodes that keep these alive."""
 
     @abstractmethod
     def view(self, rank: int) -> View:
