@@ -76,10 +76,8 @@ class ChunkRoutes:
 
     def at(self, positions: Sequence[tuple[int, ...]]) -> ChunkRoutes:
         """Return it for members at other positions in each dimension, which must cost the same."""
-        routes = tuple(
-            tuple(replace(phase, positions=positions[phase.dim]) for phase in route) for route in self.routes
-        )
-        found = replace(self, routes=routes)
+        routes = tuple(tuple(phase.at(positions[phase.dim]) for phase in route) for route in self.routes)
+        found = ChunkRoutes(routes, self.chunks, self.choices)
         vars(found)["stripped"] = self.stripped
         return found
 

@@ -36,8 +36,8 @@ class Paces:
 
     def __init__(self, workload: PhysicalWorkload) -> None:
         self.workload, self.platform = workload, workload.platform
-        # Machines that differ in their network only have the same views.
-        self._nodes, self._views = workload.paced
+        # Machines that differ in their network only have the same views; those of jitter are as many as ranks.
+        self._nodes, self._views = ({}, {}) if self.platform.jitter else workload.paced
         self._slots = workload.slot_numbers
 
     def view(self, rank: int) -> View:

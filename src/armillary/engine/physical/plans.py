@@ -29,7 +29,6 @@ from armillary.platform.memory import fill_ns
 from armillary.platform.model import Platform, ports
 from armillary.platform.network import links_per_npu
 from armillary.trace import NodeType
-from armillary.trace.trace import WORLD
 
 Ints = NDArray[np.int64]
 Use = tuple[int, int, int]
@@ -74,6 +73,7 @@ class Lines:
         self.chunk_flows: dict[int, int] = defaultdict(int)
         """Chunk flows of an instance, by communicator."""
         self._rings: dict[tuple[int, int, tuple[tuple[int, int], ...], bool], Ring] = {}
+        self.known = workload.lines_of_classes(classes)
 
     @property
     def count(self) -> int:
@@ -149,21 +149,22 @@ class Lines:
     def _build(self, comm: QuotientComm, phase: PhysicalPhase) -> Ring:
         entry, first = len(self.entries) // 2, self.count
         place: dict[int, tuple[int, int]] = {}
-        lines = lines_of(self.platform, comm.real, phase.dim)
-        # A class may be known here by another rank than its representative: take its first in this group.
-        _, first_at = np.unique(self.classes[lines], return_index=True)
-        for at in np.sort(first_at).tolist():
-            cls = int(self.classes[lines.ravel()[at]])
-            if cls not in place:
-                members = list(dict.fromkeys(self.classes[lines[at // lines.shape[1]]].tolist()))
-                number = self.add(self._used(members, comm, phase), [comm.local[c] for c in members])
-                # One line stands for all lines with the same classes.
-                place |= {c: (number, i) for i, c in enumerate(members)}
+        # One line stands for all lines with the same classes.
+        for members in self._lines(comm.real, phase.dim):
+            number = self.add(self._used(members, comm, phase), [comm.local[c] for c in members])
+            place |= {c: (number, i) for i, c in enumerate(members)}
         for cls in comm.local:
             self.entries += place[cls]
         chunk_flow, count = self.chunk_flows[comm.number], self.count - first
         self.chunk_flows[comm.number] += count
         return Ring(entry, first, chunk_flow, count)
+
+    def _lines(self, comm: network.Communicator, dim: int) -> list[list[int]]:
+        """Return `quotient_lines` of a communicator along a dimension."""
+        if (comm.number, dim) not in self.known:
+            lines = lines_of(self.platform, comm, dim)
+            self.known[comm.number, dim] = network.quotient_lines(lines, self.classes)
+        return self.known[comm.number, dim]
 
     def _used(self, members: list[int], comm: QuotientComm, phase: PhysicalPhase) -> list[Use]:
         used = [
@@ -277,10 +278,10 @@ class Plans:
         """Return the plan of a call in a quotient communicator, made on first use."""
         # Groups that are alike share a quotient communicator, so the number of the real group is no part of
         # the key.
-        key: tuple[object, ...] = (comm.number, replace(call, comm=WORLD, splits=()))
+        key: tuple[object, ...] = (comm.number, call.anywhere)
         if call.splits:
             # What groups that are alike send may differ where it costs the same.
-            key = *key, self.workload.chunk_routes(call).stripped
+            key = comm.number, replace(call.anywhere, splits=()), self.workload.chunk_routes(call).stripped
         if key not in self._known:
             self._known[key] = self._add(comm, call)
         return self._known[key]
