@@ -74,6 +74,7 @@ class Lines:
         """Chunk flows of an instance, by communicator."""
         self._rings: dict[tuple[int, int, tuple[tuple[int, int], ...], bool], Ring] = {}
         self.known = workload.lines_of_classes(classes)
+        """See `_lines`; also those of machines before."""
 
     @property
     def count(self) -> int:
