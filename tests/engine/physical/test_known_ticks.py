@@ -1,4 +1,4 @@
-"""Ranks that run ahead of the others while nothing can change what they do next; ticks are known in advance."""
+"""Programs whose ticks are known in advance."""
 
 from __future__ import annotations
 
