@@ -98,9 +98,29 @@ def test_a_page_names_its_own_scripts() -> None:
     assert "script-src 'none'" in "".join(html_page("x", "", []))
 
 
+@pytest.mark.parametrize(
+    ("header", "row", "error"),
+    [
+        (["a", "b", "a"], "1,2,3", r"t\.csv:1: column 'a' is given twice, expected each once"),
+        (["a", "b"], "9,000,1", r"t\.csv:2: 3 values, expected 2 as in the header"),
+        (["a", "b"], "1", r"t\.csv:2: 1 values, expected 2 as in the header"),
+    ],
+)
+def test_rows_are_as_wide_as_their_header(header: list[str], row: str, error: str) -> None:
+    # A row that is wider or narrower has values in columns of others, which no later check can tell.
+    rows = CsvRows("t.csv", [",".join(header), row])
+    next(rows)
+    with pytest.raises(InputError, match=error):
+        list(rows.named(header))
+
+
+def test_empty_cells_are_no_values() -> None:
+    assert list(CsvRows("t.csv", ["1,2,,", ",,"]).named(["a", "b"])) == [{"a": "1", "b": "2"}]
+
+
 def test_rows_say_where_they_are_none() -> None:
     rows = CsvRows("t.csv", ["a,b", "1,2", "x" * 200_000], first=5)
     assert list(next(rows)) == ["a", "b"] and rows.line == 5
-    assert next(rows.named(["a", "b", "c"])) == {"a": "1", "b": "2", "c": ""}
+    assert next(rows.named(["a", "b"])) == {"a": "1", "b": "2"}
     with pytest.raises(InputError, match=r"t\.csv:7: field larger than field limit"):
         next(rows)

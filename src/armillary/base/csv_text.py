@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from armillary.base.errors import InputError
@@ -37,8 +37,37 @@ class CsvRows(Iterator[list[str]]):
             raise InputError(f"{self._path}:{self.line}: {error}, expected a row of a table") from None
 
     def named(self, header: Iterable[str]) -> Iterator[dict[str, str]]:
-        """Yield the rows that are not empty by the names of the columns; what a row lacks is an empty text."""
+        """Yield the rows with any value by the names of the columns.
+
+        Raises:
+            InputError: see `check_columns` and `check_width`.
+        """
         names = list(header)
+        check_columns(self._path, self.line, names)
         for row in self:
-            if row:
-                yield dict(zip(names, (*row, *[""] * len(names)), strict=False))
+            if any(cell.strip() for cell in row):
+                check_width(self._path, self.line, row, names)
+                yield dict(zip(names, row, strict=False))
+
+
+def check_columns(path: str | os.PathLike[str], line: int, header: Sequence[str]) -> None:
+    """Check that no column has the name of another: which of the two counts would be a guess.
+
+    Raises:
+        InputError: two have one name.
+    """
+    names = [name.strip() for name in header]
+    twice = next((name for at, name in enumerate(names) if name and name in names[:at]), None)
+    if twice is not None:
+        raise InputError(f"{path}:{line}: column '{twice}' is given twice, expected each once")
+
+
+def check_width(path: str | os.PathLike[str], line: int, row: Sequence[str], header: Sequence[str]) -> None:
+    """Check that a row has a value for each column, as one more or less moves all after it to other columns.
+
+    Raises:
+        InputError: it has more or fewer; empty ones at its end are no values.
+    """
+    # Spreadsheets end rows with commas of columns that were deleted.
+    if len(row) < len(header) or any(cell.strip() for cell in row[len(header) :]):
+        raise InputError(f"{path}:{line}: {len(row)} values, expected {len(header)} as in the header")

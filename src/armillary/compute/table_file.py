@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from armillary.base.csv_text import CsvRows
+from armillary.base.csv_text import CsvRows, check_columns, check_width
 from armillary.base.errors import InputError, nearest
 from armillary.base.packing import read_unpacked
 from armillary.base.reading import MOST_TEXT
@@ -102,6 +102,7 @@ def measured_of(rows: Mapping[tuple[int, int, int], Sequence[float]]) -> Measure
 def _rows(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[int, dict[str, str]]]:
     reader = CsvRows(path, io.StringIO(_text(path)))
     header = next(reader, [])
+    check_columns(path, reader.line, header)
     place = {}
     for name in COLUMNS:
         called = columns.get(name, name)
@@ -114,10 +115,7 @@ def _rows(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[int, dict[st
             )
     for row in reader:
         if row:
-            if len(row) != len(header):
-                raise InputError(
-                    f"{path}:{reader.line}: {len(row)} values, expected {len(header)} as in the header"
-                )
+            check_width(path, reader.line, row, header)
             yield reader.line, {name: row[at].strip() for name, at in place.items()}
 
 

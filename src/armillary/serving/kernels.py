@@ -51,11 +51,11 @@ def graphs_of(engine: str, most: int) -> tuple[int, int]:
 STEP_NS = 126_000, 4_420
 """ns of a step besides its kernels, and more for each sequence that gets a token: what BLIS found of vLLM on H100
 (inference-sim, defaults.yaml), taken for all engines."""
-INGEST_NS, TOKEN_PS = {"vllm": 15_560_000, "sglang": 6_000_000, "trtllm": 6_000_000}, 4_200_000
-"""ns from the arrival of a request until it is queued, of vLLM what BLIS found on H100 (inference-sim, defaults.yaml);
-and ps more for each token of its prompt, which the front end splits and sends. The latter, and what others take, is
-what kernels left of the time to first token of gpt-oss on vLLM with 4 clients, at prompts of 922 and 7,373 tokens
-(silicon_sample.csv)."""
+INGEST_NS, TOKEN_PS = {"vllm": 12_000_000, "sglang": 6_000_000, "trtllm": 6_000_000}, 4_200_000
+"""ns from the arrival of a request until it is queued, and ps more for each token of its prompt, which the front end
+splits and sends: what kernels left of the time to first token of gpt-oss on vLLM with 4 clients, at prompts of 922 and
+7,373 tokens (silicon_sample.csv). Of vLLM that is 13 ms now, and 5 ms of dense models on H100 under open loads
+(sim_to_real). BLIS found 15.6 ms, but has no step that is scheduled while another runs, for which requests wait."""
 LINEAR = ("mixer.conv.", "mixer.keys.", "mixer.scan", "mixer.update")
 """What the names of kernels between the projections of a linear layer begin with, but for its gate."""
 TILE = 64
@@ -207,7 +207,7 @@ class Kernels:
         seconds, _ = gemm_seconds(self.gpu, precision, shapes, 2.0, fit, power=self.gpu.power)
         operand = sizes[:, 0] * sizes[:, 2] * 3 / self.gpu.bandwidth
         found: Floats = seconds * 1e9 * own["factor"] + US * own["launch"] + operand * 1e9 * own["cast"]
-        return found
+        return found + sizes[:, 0] * own.get("row", 0.0)
 
 
 @dataclass

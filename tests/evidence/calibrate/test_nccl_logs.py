@@ -74,7 +74,7 @@ def test_the_older_table_without_a_root_is_read(tmp_path):
         ("t.csv", "a,b,c,d\n1,2,3,4\n", "unknown columns"),
         ("t.csv", "ngpus,size_bytes,oop_us,x\n", "no rows"),
         ("t.csv", "ngpus,size_bytes,oop_us,x\n8,1024,fast,1\n", "t.csv:2: oop_us: got 'fast'"),
-        ("t.csv", "ngpus,size_bytes,oop_us,x\n8,1024\n", "expected 4 values"),
+        ("t.csv", "ngpus,size_bytes,oop_us,x\n8,1024\n", "t.csv:2: 2 values, expected 4"),
         ("t.csv", "device,op,dtype,gpus,bytes,us\na100,al_reduce,half,8,1,1\n", "op: got 'al_reduce'"),
     ],
 )
@@ -90,7 +90,7 @@ def test_junk_is_refused_by_one_clear_error(name, text, problem, tmp_path):
 def test_what_is_no_text_is_refused(tmp_path):
     path = tmp_path / "x.csv.gz"
     path.write_bytes(gzip.compress(b"\xff\xfe\x00"))
-    with pytest.raises(InputError, match="is not text"):
+    with pytest.raises(InputError, match="is not UTF-8"):
         read_file(path)
     with pytest.raises(InputError, match="cannot be read"):
         read_file(tmp_path / "nothing")

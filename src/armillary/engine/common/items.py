@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,8 @@ class View:
     size: Ints
     parts: Ints | None = None
     """(items, 2) first inner node and number of inner nodes of custom collectives."""
+    kept: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """What was read of it: a view lives as long as its trace, on whatever machines that is simulated."""
 
     def pairs(self) -> list[int]:
         """Return the items that send or receive point to point."""
@@ -70,18 +72,22 @@ class View:
 
         Those of a kind do the same thing with the same peer, tag and size.
         """
-        items = np.flatnonzero(self.peer >= 0)
-        kind = self.nodes.kind[self.nodes.items[items]]
-        first, which = distinct_columns(np.stack([kind, self.peer[items], self.tag[items], self.size[items]]))
-        return items, which, items[first]
+        if "messages" not in self.kept:
+            items = np.flatnonzero(self.peer >= 0)
+            kind = self.nodes.kind[self.nodes.items[items]]
+            columns = np.stack([kind, self.peer[items], self.tag[items], self.size[items]])
+            first, which = distinct_columns(columns)
+            self.kept["messages"] = items, which, items[first]
+        found: tuple[Ints, Ints, Ints] = self.kept["messages"]
+        return found
 
     def slots(self) -> dict[int, int]:
         """Return communicator number -> its index in order of first use."""
-        used = self.call[self.call >= 0]
-        values, first = np.unique(used, return_index=True)
-        slots: dict[int, int] = {}
-        for call in values[np.argsort(first, kind="stable")].tolist():
-            slots.setdefault(self.calls[call].comm, len(slots))
+        slots: dict[int, int] = self.kept.setdefault("slots", {})
+        if not slots:
+            values, first = np.unique(self.call[self.call >= 0], return_index=True)
+            for call in values[np.argsort(first, kind="stable")].tolist():
+                slots.setdefault(self.calls[call].comm, len(slots))
         return slots
 
     def pattern(self) -> bytes:

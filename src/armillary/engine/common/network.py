@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from math import ceil
@@ -177,9 +177,14 @@ class CollectiveCall:
         # `splits` may be thousands of numbers, and a call is looked up often.
         return self._hash
 
+    @cached_property
+    def anywhere(self) -> CollectiveCall:
+        """The same call in the communicator of all ranks: what calls of groups that lie alike have in common."""
+        return replace(self, comm=WORLD)
+
     def __getstate__(self) -> dict[str, object]:
         """Return the fields alone: hashes of texts differ between processes."""
-        return {name: value for name, value in vars(self).items() if name != "_hash"}
+        return {name: value for name, value in vars(self).items() if name not in ("_hash", "anywhere")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,3 +315,17 @@ def quotient_comms(
                     comm_at[(int(classes[member]), there)] = comm
                 comm.local[int(classes[member])] = len(comm.local)
     return comm_at, quotients
+
+
+def quotient_lines(lines: Ints, classes: Ints) -> list[list[int]]:
+    """Return the classes on lines of ranks, (lines, n), one line for each set of classes."""
+    of_line = classes[lines]
+    # A class may be known here by another rank than its representative: take its first on these lines.
+    _, first = np.unique(of_line, return_index=True)
+    found: list[list[int]] = []
+    seen: set[int] = set()
+    for at in np.sort(first).tolist():
+        if int(of_line.flat[at]) not in seen:
+            found.append(list(dict.fromkeys(of_line[at // lines.shape[1]].tolist())))
+            seen.update(found[-1])
+    return found

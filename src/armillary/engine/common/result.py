@@ -60,7 +60,18 @@ class LazyTables(Sequence[GraphTable]):
 
 
 def graph_table(view: View, group_names: Mapping[int, str], of_all: Sequence[str] = ()) -> GraphTable:
-    """Return what reports need of the graph of a view, in graph order; see `Simulated` for names of groups."""
+    """Return what reports need of the graph of a view, in graph order; see `Simulated` for names of groups.
+
+    Runs of one trace on machines that differ in their network share it.
+    """
+    key = "table", tuple([group_names.get(call.comm) for call in view.calls]), tuple(of_all)
+    if key not in view.kept:
+        view.kept[key] = _graph_table(view, group_names, of_all)
+    found: GraphTable = view.kept[key]
+    return found
+
+
+def _graph_table(view: View, group_names: Mapping[int, str], of_all: Sequence[str]) -> GraphTable:
     nodes = view.nodes
     graph, order = nodes.graph, nodes.order
     kind = np.zeros(graph.n_nodes, np.int8)

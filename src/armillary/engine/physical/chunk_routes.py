@@ -45,6 +45,14 @@ class ChunkRoutes:
     """Bytes and route of every chunk."""
     choices: int = 0
 
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.routes, self.chunks, self.choices))
+
+    def __hash__(self) -> int:
+        # Many chunks of phases in exact fractions, compared for every group.
+        return self._hash
+
     @property
     def phases(self) -> list[PhysicalPhase]:
         """All phases of all routes."""
@@ -68,10 +76,8 @@ class ChunkRoutes:
 
     def at(self, positions: Sequence[tuple[int, ...]]) -> ChunkRoutes:
         """Return it for members at other positions in each dimension, which must cost the same."""
-        routes = tuple(
-            tuple(replace(phase, positions=positions[phase.dim]) for phase in route) for route in self.routes
-        )
-        found = replace(self, routes=routes)
+        routes = tuple(tuple(phase.at(positions[phase.dim]) for phase in route) for route in self.routes)
+        found = ChunkRoutes(routes, self.chunks, self.choices)
         vars(found)["stripped"] = self.stripped
         return found
 

@@ -120,6 +120,7 @@ class GridWorkload(PhysicalWorkload):
         self._bound: dict[int, View] = {}
         self._joined: dict[tuple[int, int], dict[int, CollectiveCall]] = {}
         self._folds: dict[object, Ints] = {}
+        self._numbered: dict[tuple[int, int, tuple[int, ...]], list[CollectiveCall]] = {}
 
     def on(self, platform: Platform) -> GridWorkload | None:
         """Return the same trace on a machine that differs in the times of kernels and of the network only.
@@ -135,7 +136,8 @@ class GridWorkload(PhysicalWorkload):
             np.array_equal(a.ticks, b.ticks) for a, b in zip(lowered, self._lowered, strict=True)
         ):
             # What knows views by identity finds them again.
-            found.slot_numbers = self.slot_numbers
+            for name in ("slot_numbers", "paced", "turns", "lines"):
+                setattr(found, name, getattr(self, name))
             return found
         of = {id(nodes.graph): nodes.ticks for nodes in lowered}
         found._lowered, found._bound = lowered, {}
@@ -260,8 +262,11 @@ class GridWorkload(PhysicalWorkload):
     def _calls(self, axis_set: int, group: int, views: list[int]) -> list[CollectiveCall]:
         """Return the calls of a group whose members have these views."""
         number = self.axis_sets.all[axis_set].base + group
-        plain = [replace(j, comm=number) for v in views for j in self._plain[v] if j.comm == axis_set]
-        return [*plain, *self.joined(axis_set, number).values()]
+        key = axis_set, group, tuple(views)
+        if key not in self._numbered:
+            calls = (j for v in views for j in self._plain[v] if j.comm == axis_set)
+            self._numbered[key] = [replace(call, comm=number) for call in calls]
+        return [*self._numbered[key], *self.joined(axis_set, number).values()]
 
     @cached_property
     def _examples(self) -> dict[int, list[tuple[Ints, list[int]]]]:

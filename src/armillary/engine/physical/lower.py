@@ -36,9 +36,9 @@ class Paces:
 
     def __init__(self, workload: PhysicalWorkload) -> None:
         self.workload, self.platform = workload, workload.platform
-        self._nodes: dict[tuple[int, float, int], PhysicalNodes] = {}
+        # Machines that differ in their network only have the same views; those of jitter are as many as ranks.
+        self._nodes, self._views = ({}, {}) if self.platform.jitter else workload.paced
         self._slots = workload.slot_numbers
-        self._views: dict[tuple[int, int], View] = {}
 
     def view(self, rank: int) -> View:
         """Return the view of a rank."""
@@ -176,6 +176,8 @@ class Build:
         self.plans = Plans(workload, self.lines, scale)
         self.channels = channels(workload, classes, self.tables, self.lines, scale)
         self.slot_ready: list[int] = []
+        self.turns: list[Ints] = []
+        """Rows of TURNS of each of `tables.nodes`."""
         self.chunk_flows = self.chosen = self.asking = self.batch_rows = 0
         """Numbers of chunk flows, of chunks that choose their route, of members that may wait for such a choice, and of
         rows of chunk batches."""
@@ -195,7 +197,7 @@ class Build:
         items[:, lk.I_ROW] = np.where(row < 0, ~row + tables.rows, row)
         tables.rows += self.batch_rows
         flat = {
-            "NODES": tables.nodes, "TURNS": turns_of(tables.nodes), "CHILDREN": tables.children,
+            "NODES": tables.nodes, "TURNS": self.turns, "CHILDREN": tables.children,
             "PACES": tables.paces, "RANKS": tables.ranks, "ITEMS": items,
             "PLANS": plans.rows, "PHASES": plans.phase_rows, "COMMS": comms, "RING_ENTRY": lines.entries,
             "LINE_ROWS": lines.rows, "LINES": lines.members, "LINE_PORTS": lines.ports,
@@ -252,7 +254,13 @@ class Build:
         count = len(nodes.kind)
         delay = ceil(self.platform.stragglers.get(rank, 0.0))
         slots = int(nodes.slot.max(initial=0)) + 1
-        row = [*tables.graph(nodes), count, tables.states, tables.n_items, slots, len(self.slot_ready), delay]
+        rows = tables.graph(nodes)
+        if len(self.turns) < len(tables.nodes):
+            known, key = self.workload.turns, (id(nodes.slot), id(nodes.children))
+            if key not in known:
+                known[key] = nodes, turns_of(nodes.slot)
+            self.turns.append(known[key][1])
+        row = [*rows, count, tables.states, tables.n_items, slots, len(self.slot_ready), delay]
         tables.ranks += row
         # The ready heap of a slot has room for all its nodes, so it never grows.
         per_slot = np.bincount(nodes.slot, minlength=slots)
@@ -327,14 +335,11 @@ class Build:
         return rows
 
 
-def turns_of(graphs: list[Ints]) -> list[Ints]:
-    """Return the table TURNS, given the rows of NODES of every graph."""
-    found = []
-    for rows in graphs:
-        slot = rows[:, lk.N_SLOT]
-        order = np.argsort(slot, kind="stable")
-        counts = np.bincount(slot)
-        place = np.empty(len(slot), np.int64)
-        place[order] = np.arange(len(slot)) - np.repeat(np.cumsum(counts) - counts, counts)
-        found.append(place)
-    return found
+def turns_of(slot: Ints) -> Ints:
+    """Return the rows of TURNS of a graph, given the slots of its nodes."""
+    # Of 16 bits NumPy sorts in linear time.
+    order = np.argsort(slot.astype(np.int16) if slot.max(initial=0) < 1 << 15 else slot, kind="stable")
+    counts = np.bincount(slot)
+    place = np.empty(len(slot), np.int64)
+    place[order] = np.arange(len(slot)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return place

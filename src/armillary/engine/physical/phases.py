@@ -145,6 +145,12 @@ class PhysicalPhase:
         """Bytes through the busier direction of a port, per byte of the chunk."""
         return self.sent if self.port is None else self.port
 
+    def at(self, positions: tuple[int, ...]) -> PhysicalPhase:
+        """Return it for members at other positions; `dataclasses.replace` takes ten times as long."""
+        found = object.__new__(PhysicalPhase)
+        found.__dict__.update(vars(self), positions=positions)
+        return found
+
 
 def spans(platform: Platform, comm: Communicator) -> list[Span] | None:
     """Return what a communicator spans, innermost first; None if it is no grid of positions."""

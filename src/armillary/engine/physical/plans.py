@@ -29,7 +29,6 @@ from armillary.platform.memory import fill_ns
 from armillary.platform.model import Platform, ports
 from armillary.platform.network import links_per_npu
 from armillary.trace import NodeType
-from armillary.trace.trace import WORLD
 
 Ints = NDArray[np.int64]
 Use = tuple[int, int, int]
@@ -74,6 +73,8 @@ class Lines:
         self.chunk_flows: dict[int, int] = defaultdict(int)
         """Chunk flows of an instance, by communicator."""
         self._rings: dict[tuple[int, int, tuple[tuple[int, int], ...], bool], Ring] = {}
+        self.known = workload.lines_of_classes(classes)
+        """See `_lines`; also those of machines before."""
 
     @property
     def count(self) -> int:
@@ -149,21 +150,22 @@ class Lines:
     def _build(self, comm: QuotientComm, phase: PhysicalPhase) -> Ring:
         entry, first = len(self.entries) // 2, self.count
         place: dict[int, tuple[int, int]] = {}
-        lines = lines_of(self.platform, comm.real, phase.dim)
-        # A class may be known here by another rank than its representative: take its first in this group.
-        _, first_at = np.unique(self.classes[lines], return_index=True)
-        for at in np.sort(first_at).tolist():
-            cls = int(self.classes[lines.ravel()[at]])
-            if cls not in place:
-                members = list(dict.fromkeys(self.classes[lines[at // lines.shape[1]]].tolist()))
-                number = self.add(self._used(members, comm, phase), [comm.local[c] for c in members])
-                # One line stands for all lines with the same classes.
-                place |= {c: (number, i) for i, c in enumerate(members)}
+        # One line stands for all lines with the same classes.
+        for members in self._lines(comm.real, phase.dim):
+            number = self.add(self._used(members, comm, phase), [comm.local[c] for c in members])
+            place |= {c: (number, i) for i, c in enumerate(members)}
         for cls in comm.local:
             self.entries += place[cls]
         chunk_flow, count = self.chunk_flows[comm.number], self.count - first
         self.chunk_flows[comm.number] += count
         return Ring(entry, first, chunk_flow, count)
+
+    def _lines(self, comm: network.Communicator, dim: int) -> list[list[int]]:
+        """Return `quotient_lines` of a communicator along a dimension."""
+        if (comm.number, dim) not in self.known:
+            lines = lines_of(self.platform, comm, dim)
+            self.known[comm.number, dim] = network.quotient_lines(lines, self.classes)
+        return self.known[comm.number, dim]
 
     def _used(self, members: list[int], comm: QuotientComm, phase: PhysicalPhase) -> list[Use]:
         used = [
@@ -196,7 +198,8 @@ class Channels:
         self.workload, self.platform, self.classes = workload, workload.platform, classes
         self.tables, self.lines, self.scale = tables, lines, scale
         self._known: dict[Channel, tuple[int, int, int]] = {}
-        self._paths: dict[tuple[int, int], tuple[int, ...]] = {}
+        self._times: dict[tuple[tuple[int, ...], int], tuple[int, int, list[tuple[int, int]]]] = {}
+        """See `_moved`, by hops and bytes."""
 
     def of(self, channel: Channel) -> tuple[int, int, int]:
         """Return (quotient channel, latency in ticks, volume in units) of a channel."""
@@ -209,14 +212,26 @@ class Channels:
         tag, source, target, size = channel
         sends, receives = self.workload.channel(channel)
         a, b = int(self.classes[source]), int(self.classes[target])
-        hops = self._path(source, target)
+        hops = network.path_between(self.platform.dimensions, source, target)
+        # Channels between ranks of the same classes over equally long paths behave alike, so they are one.
+        key = (tag, a, b, size, tuple(sends), tuple(receives), hops)
+        if (hops, size) not in self._times:
+            self._times[hops, size] = self._moved(hops, size)
+        latency, volume, uses = self._times[hops, size]
+        if key not in self.tables.channel_at:
+            used = []
+            for d, links in uses:
+                used += [(self.lines.port(a, d, False), links, 1), (self.lines.port(b, d, True), links, 1)]
+            self.add(key, (a, b), max(len(sends), len(receives)), used)
+        return self.tables.channel_at[key], latency, volume
+
+    def _moved(self, hops: tuple[int, ...], size: int) -> tuple[int, int, list[tuple[int, int]]]:
+        """Return latency in ticks and volume in units of a message, and the dimensions and links that it uses."""
         crossed = [
             (d, dimension, hop)
             for d, (dimension, hop) in enumerate(zip(self.platform.dimensions, hops, strict=True))
             if hop
         ]
-        # Channels between ranks of the same classes over equally long paths behave alike, so they are one.
-        key = (tag, a, b, size, tuple(sends), tuple(receives), hops)
         latency = fsum(hop * dimension.latency for _, dimension, hop in crossed)
         latency += self.platform.npu.message_delay
         uses = [(d, links_per_npu(dimension.topology, dimension.size)) for d, dimension, _ in crossed]
@@ -232,12 +247,7 @@ class Channels:
             between(self.platform, [d for d, _, _ in crossed])
         ):
             latency, volume = latency * (1 + share), volume * (1 + Fraction(share))
-        if key not in self.tables.channel_at:
-            used = []
-            for d, links in uses:
-                used += [(self.lines.port(a, d, False), links, 1), (self.lines.port(b, d, True), links, 1)]
-            self.add(key, (a, b), max(len(sends), len(receives)), used)
-        return self.tables.channel_at[key], ceil(latency), self.scale.volume(volume)
+        return ceil(latency), self.scale.volume(volume), uses
 
     def fill_stores(self, view: View, items: Ints, rank: int) -> None:
         """Fill in the operations of a storage whose bytes move through the network: here there are none."""
@@ -249,11 +259,6 @@ class Channels:
         tables.channels += [tables.pairs, *ends, number, self.lines.add(used)]
         tables.pairs += messages
         return number
-
-    def _path(self, source: int, target: int) -> tuple[int, ...]:
-        if (source, target) not in self._paths:
-            self._paths[(source, target)] = network.path_between(self.platform.dimensions, source, target)
-        return self._paths[(source, target)]
 
 
 class Plans:
@@ -274,10 +279,10 @@ class Plans:
         """Return the plan of a call in a quotient communicator, made on first use."""
         # Groups that are alike share a quotient communicator, so the number of the real group is no part of
         # the key.
-        key: tuple[object, ...] = (comm.number, replace(call, comm=WORLD, splits=()))
+        key: tuple[object, ...] = (comm.number, call.anywhere)
         if call.splits:
             # What groups that are alike send may differ where it costs the same.
-            key = *key, self.workload.chunk_routes(call).stripped
+            key = comm.number, replace(call.anywhere, splits=()), self.workload.chunk_routes(call).stripped
         if key not in self._known:
             self._known[key] = self._add(comm, call)
         return self._known[key]

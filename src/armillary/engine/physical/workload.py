@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,11 +30,10 @@ from armillary.engine.common.nodes import Nodes
 from armillary.engine.physical import layout as lk
 from armillary.engine.physical.chunk_routes import ChunkRoutes, chunk_routes_of, place_of
 from armillary.engine.physical.memory import Groups, RemoteAccesses, refined, uneven
-from armillary.engine.physical.nodes import lower_nodes
+from armillary.engine.physical.nodes import PhysicalNodes, lower_nodes
 from armillary.platform.model import Platform
 from armillary.platform.network import TOPOLOGIES
 from armillary.trace import Trace
-from armillary.trace.trace import WORLD
 
 Ints = NDArray[np.int64]
 
@@ -131,6 +130,12 @@ class PhysicalWorkload(ABC):
         """By call, whatever its group, and by the places of its members, see `place_of`."""
         self.slot_numbers: dict[tuple[int, ...], Ints] = {}
         """Numbers of slots by the ``id`` of all that they follow from, see `Paces`."""
+        self.paced: tuple[dict[Any, PhysicalNodes], dict[Any, View]] = {}, {}
+        """Nodes and views of `Paces`."""
+        self.lines: tuple[Ints, dict[tuple[int, int], list[list[int]]]] = np.zeros(0, np.int64), {}
+        """Classes of ranks, and the lines of `lines_of_classes`."""
+        self.turns: dict[tuple[int, int], tuple[Nodes, Ints]] = {}
+        """Rows of TURNS by the ``id`` of slots and children, with nodes that keep these alive."""
 
     @abstractmethod
     def view(self, rank: int) -> View:
@@ -210,7 +215,7 @@ class PhysicalWorkload(ABC):
         if call not in self._chunk_routes:
             comm = self.comms.get(call.comm)
             place = place_of(call, comm, self.platform)
-            key = replace(call, comm=WORLD), place
+            key = call.anywhere, place
             known = self._at_places.get(key) if place else None
             if known is None:
                 known = chunk_routes_of(call, comm, self.platform)
@@ -220,6 +225,12 @@ class PhysicalWorkload(ABC):
                 known = known.at(comm.positions(self.platform.dimensions))
             self._chunk_routes[call] = known
         return self._chunk_routes[call]
+
+    def lines_of_classes(self, classes: Ints) -> dict[tuple[int, int], list[list[int]]]:
+        """Return the classes on lines by communicator and dimension, as far as they were asked for, see `Lines`."""
+        if self.lines[0] is not classes:
+            self.lines = classes, {}
+        return self.lines[1]
 
     def largest(self) -> int:
         """Return the most bytes that a port carries for any one phase or message."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.base.csv_text import CsvRows
+from armillary.base.csv_text import CsvRows, check_columns, check_width
 from armillary.base.errors import InputError
 from armillary.base.json_text import parse_json
 from armillary.compute.gpu.attention import attention_seconds, context_seconds, scores
@@ -90,15 +90,16 @@ def prefills_of(path: Path, text: str) -> Kernels:
         InputError: it is malformed.
     """
     # Lines of # are notes of whoever published the file.
-    rows = list(CsvRows(path, (line for line in io.StringIO(text) if not line.startswith("#"))))
-    header = rows[0] if rows else []
+    reader = CsvRows(path, ("" if line.startswith("#") else line for line in io.StringIO(text)))
+    rows = [(reader.line, row) for row in reader if row]
+    head, header = rows[0] if rows else (1, [])
     for name in COLUMNS:
         if name not in header:
             raise InputError(f"{path}: no column '{name}'; it has {', '.join(header)[:400] or 'none'}")
-    # An empty line is a row of none.
-    if (short := next((row for row in rows[1:] if len(row) < len(header)), None)) is not None:
-        raise InputError(f"{path}: got a row of {len(short)} values, expected {len(header)} as in the header")
-    column = {name: [row[header.index(name)] for row in rows[1:]] for name in COLUMNS}
+    check_columns(path, head, header)
+    for line, row in rows[1:]:
+        check_width(path, line, row, header)
+    column = {name: [row[header.index(name)] for _, row in rows[1:]] for name in COLUMNS}
     try:
         # All columns but the device and the two data types.
         number = {name: np.array(column[name], float) for name in COLUMNS[1:7] + COLUMNS[9:]}

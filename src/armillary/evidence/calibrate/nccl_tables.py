@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from armillary.base.csv_text import CsvRows
+from armillary.base.csv_text import CsvRows, check_columns, check_width
 from armillary.base.errors import InputError
 from armillary.evidence.calibrate.nccl_logs import PROGRAMS, read_log
 from armillary.evidence.calibrate.samples import Sample, measured_text
@@ -41,6 +41,7 @@ def _read(path: Path, operation: str, per_node: int | None) -> list[Sample]:
     if len(header) < 4:
         return read_log(path, text, operation, per_node)
     columns = set(header)
+    check_columns(path, next(number for number, line in lines if line == head), header)
     rows = [(number, line) for number, line in lines if not line.startswith("#") and line != head]
     # Supersets: files may have more columns, such as the version of NCCL.
     if columns >= set(SINGLE_NODE[:1] + SINGLE_NODE[2:7]):
@@ -102,8 +103,7 @@ def _rows(path: Path, header: Sequence[str], lines: Sequence[tuple[int, str]]) -
     for number, line in lines:
         # A line at a time: a quote that stays open ends with it.
         values = next(CsvRows(path, [line], number), [])
-        if len(values) < len(header):
-            raise InputError(f"{path}:{number}: got {line[:60]!r}, expected {len(header)} values")
+        check_width(path, number, values, header)
         yield _Row(f"{path}:{number}", dict(zip(header, values, strict=False)))
 
 

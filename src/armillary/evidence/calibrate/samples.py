@@ -59,8 +59,11 @@ def measured_text(path: Path) -> str:
         InputError: it cannot be read, is not text, or is too large, see `armillary.base.reading`.
     """
     try:
-        return bytes(read_unpacked(path, MOST_TEXT)).decode()
+        return bytes(read_unpacked(path, MOST_TEXT)).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: is not text, expected a CSV file or a log") from error
+        # `read_unpacked` has no lines: the byte says where a spreadsheet wrote another encoding.
+        raise InputError(
+            f"{path}: byte {error.start + 1} is not UTF-8, expected a CSV file or a log in UTF-8 (save it anew as that)"
+        ) from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error}") from error

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from armillary.base.csv_text import CsvRows
+from armillary.base.csv_text import CsvRows, check_columns, check_width
 from armillary.base.errors import InputError
 from armillary.base.hints import show
 from armillary.compute.gpu.attention import context_seconds
@@ -177,15 +177,17 @@ def _interval(gpu: Gpu | None, precision: str | None, us: float) -> tuple[float,
 
 
 def _read(path: Path, text: str) -> dict[tuple[str, str], _Column]:
-    lines = CsvRows(path, (line for line in io.StringIO(text) if line.strip() and not line.startswith("#")))
-    header = next(lines, [])
+    lines = CsvRows(path, ("" if line.startswith("#") else line for line in io.StringIO(text)))
+    header = next((row for row in lines if row), [])
     for name in COLUMNS:
         if name not in header:
             raise InputError(f"{path}: no column '{name}'; it has {', '.join(header) or 'none'}")
+    check_columns(path, lines.line, header)
     place = [header.index(name) for name in COLUMNS]
     found: dict[tuple[str, str], _Column] = {}
     # Row numbers without the header and without comments.
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate((row for row in lines if any(map(str.strip, row))), 1):
+        check_width(path, lines.line, line, header)
         try:
             device, word, m, n, k, ms = (line[at] for at in place)
             sizes, us = (int(m), int(n), int(k)), float(ms) * 1e3

@@ -2,7 +2,9 @@
 
 A row has a metric of an experiment, as measured and as a simulator predicted it (inference-sim,
 sim-to-real-accuracy-validation). We serve each experiment once, as its names and columns say, and set our
-errors beside those of the others. No constant was fitted to rows.
+errors beside those of the others. No constant was fitted to rows. The client is inference-perf: its gaps are
+exponential, at a constant rate, too, scaled so that a stage lasts as long as it says (loadgen/load_timer.py), and its
+prompts are made once and sent again and again (datagen/shared_prefix_datagen.py).
 """
 
 from __future__ import annotations
@@ -71,6 +73,10 @@ WORKLOADS = {
 METRICS = ("e2e", "ttft", "itl")
 Metric = Literal["e2e", "ttft", "itl"]
 SEQUENCES = 128
+PROMPTS = 100
+"""Distinct prompts of a load: inference-perf's default, 10 groups of 10. How many there were is not published."""
+SCORED = {"llmservingsim": 300}
+"""Simulator -> first requests of an experiment that its rows are about."""
 
 
 @dataclass(frozen=True)
@@ -135,17 +141,21 @@ def _number(where: str, key: str, row: dict[str, str], low: float, high: float) 
 
 
 def load_of(workload: str) -> tuple[Requests, np.ndarray[Any, Any]]:
-    """Return the requests of a workload, evenly spaced as its client sends them, and the stage of each."""
+    """Return the requests of a workload as its client sends them, and the stage of each."""
     prompt, output, stages = WORKLOADS[workload]
     arrival, stage, begun = [], [], 0.0
+    random = np.random.RandomState(0)
     for number, (rate, lasts) in enumerate(stages):
-        count = int(rate * lasts)
-        arrival.append(begun + np.arange(count) / rate)
-        stage.append(np.full(count, number))
+        gone = np.cumsum(random.exponential(1, int(rate * lasts)))
+        # The first comes at once, with the last gap the stage ends.
+        arrival.append(begun + lasts * np.concatenate(([0], gone[:-1])) / gone[-1])
+        stage.append(np.full(len(gone), number))
         begun += lasts
     at = np.rint(np.concatenate(arrival) * 1e9).astype(np.int64)
-    requests = Requests(at, np.full(len(at), prompt, np.int64), np.full(len(at), output, np.int64))
-    return requests, np.concatenate(stage)
+    # Each prompt is one block.
+    shared = tuple((each % PROMPTS,) for each in range(len(at)))
+    prompts, outputs = np.full(len(at), prompt, np.int64), np.full(len(at), output, np.int64)
+    return Requests(at, prompts, outputs, shared=shared, shared_block=prompt), np.concatenate(stage)
 
 
 def _model(name: str) -> Decoder | None:
@@ -200,27 +210,6 @@ def _served(
         return str(error)
 
 
-def held_back(points: Sequence[Point]) -> list[str]:
-    """Return the experiments that cannot have had their published load, by their own measurements.
-
-    At the rate of its largest stage as many requests are between first and last token as come in that time (Little's
-    law); where these are more than an engine runs, its client sent fewer: inference-perf queues what its workers have
-    no place for, and counts from when a request is sent.
-    """
-    times: dict[str, dict[str, float]] = {}
-    rates: dict[str, float] = {}
-    for each in points:
-        if each.stage == -1 and each.metric in ("e2e_mean", "ttft_mean"):
-            times.setdefault(each.experiment, {})[each.metric] = each.measured / 1e3
-            stages = WORKLOADS.get(_workload(each), (0, 0, ((0.0, 0),)))[2]
-            rates[each.experiment] = max(rate for rate, _ in stages)
-    return [
-        name
-        for name, own in times.items()
-        if len(own) == 2 and rates[name] * (own["e2e_mean"] - own["ttft_mean"]) > SEQUENCES
-    ]
-
-
 def _workload(point: Point) -> str:
     workload = point.row["workload"]
     lite = "-lite" in point.experiment and not workload.endswith("-lite")
@@ -239,15 +228,15 @@ def _predicted(point: Point) -> float | str:
     outcome, stages = found
     name, _, which = point.metric.partition("_")
     values: Floats = getattr(outcome, "tpot" if name == "itl" else name)
-    mine = values if point.stage < 0 else values[stages == point.stage]
+    first = max((many for name, many in SCORED.items() if name in point.others), default=len(values))
+    mine = values[:first] if point.stage < 0 else values[stages == point.stage]
     if not len(mine) or which not in ("mean", "p50", "p90", "p99"):
         return f"{point.metric} of stage {point.stage} is not known"
     return 1e3 * float(getattr(quantiles(mine), which))
 
 
 def _table(metric: Metric, paths: Iterable[Path], progress: Progress) -> Table:
-    every = read_points(list(paths))
-    points = [each for each in every if each.metric.startswith(f"{metric}_")]
+    points = [each for each in read_points(list(paths)) if each.metric.startswith(f"{metric}_")]
     rows: list[Row] = []
     others: dict[str, list[Row]] = {}
     for done, point in enumerate(points, 1):
@@ -264,17 +253,13 @@ def _table(metric: Metric, paths: Iterable[Path], progress: Progress) -> Table:
     if not rows:
         raise InputError(f"{', '.join(map(str, paths))}: no row has a metric of {metric}")
     source = "inference-sim/sim-to-real-accuracy-validation@dcec3fd: vLLM 0.15 on H100"
-    notes: tuple[str, ...] = (
-        "Requests come evenly spaced and all of mean length, without what their prompts share: neither the spread of "
-        "lengths nor the arrivals were published.",
-        "Of two published delays of a front end, that one was taken which comes closer to these rows.",
+    notes = (
+        f"Requests have mean lengths, and the {PROMPTS} prompts of the client's default, which it sends again and "
+        "again: neither the spread of lengths nor the prompts were published.",
+        f"What LLMServingSim predicted is about the first {SCORED['llmservingsim']} requests of a server that was not "
+        "warmed up. Mixtral's wait up to 2.5 s for their first token: experts have first uses, which are not modelled.",
         "The parts are what other simulators predicted for the same rows.",
     )
-    if slow := held_back(every):
-        notes += (
-            f"Not served at the published rate, by their own times: {', '.join(slow)}. More than {SEQUENCES} requests "
-            "would have run at once, so their client held some back; we do not know how many, and serve all.",
-        )
     title = {"e2e": "End-to-end time", "ttft": "Time to first token", "itl": "Time between tokens"}[metric]
     parts = tuple(
         Table(

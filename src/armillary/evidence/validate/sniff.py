@@ -68,7 +68,7 @@ def headers(path: Path) -> list[list[str]]:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
     if not any(found):
         raise InputError(
-            f"{path}: there are no names of columns, expected .csv, .csv.gz, .tsv, .json or .md with them"
+            f"{path}: there are no names of columns above rows, expected .csv, .csv.gz, .tsv, .json or .md with them"
         )
     return found
 

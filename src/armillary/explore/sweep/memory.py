@@ -22,10 +22,16 @@ def needed(model: Model, plan: Plan) -> int:
     Raises:
         InputError: the plan is impossible; names the number and the nearest that works.
     """
-    stages = partition(_layers(model, plan), plan)
-    if plan.serve:
-        return worst_serving(stages, plan).needed
-    return most_needed(stages, plan)
+    return _needed(_Model(model), _Plan(plan))
+
+
+@lru_cache(maxsize=256)
+def _needed(model: _Model, plan: _Plan) -> int:
+    """Return `needed`: neighbours in a sweep often differ in the machine only."""
+    stages = partition(_layers(model.model, plan.plan), plan.plan)
+    if plan.plan.serve:
+        return worst_serving(stages, plan.plan).needed
+    return most_needed(stages, plan.plan)
 
 
 def _layers(model: Model, plan: Plan) -> Sequence[Layer]:

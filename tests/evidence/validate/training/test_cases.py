@@ -80,6 +80,20 @@ def test_row_of_mpt(tmp_path):
     assert unknown.model is None and "no model '9b'" in unknown.reason
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong", "why"),
+    [
+        ("FULL_SHARD", "FUL_SHARD", "Sharding Strategy: got 'FUL_SHARD' (did you mean 'FULL_SHARD'?)"),
+        ("True", "yes", "Activation Checkpointing: got 'yes', expected True or False"),
+        ("DEFAULT", "default", "MP Mode: got 'default'"),
+    ],
+)
+def test_words_of_mpt(tmp_path, right, wrong, why):
+    row = "7b,2048,8,h100_80gb,6,1,48,10643,amp_bf16,DEFAULT,FULL_SHARD,True\n"
+    (case,) = mpt.cases(write(tmp_path, MPT + row.replace(right, wrong)))
+    assert case.model is None and why in case.reason
+
+
 def test_rows_of_bridge(tmp_path):
     rows = (
         "25.09 NeMo,Pre-Training,DGX-GB200,LLAMA3_70B,64,,128,2,8192,64 (0),1 (2),1 (4),1,1 (5),1.0,3986 (3546)\n"

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from armillary.base.errors import nearest
 from armillary.evidence.validate.training.case import Case, gpt
 from armillary.evidence.validate.training.rows import count, number, read_rows
 
@@ -25,6 +26,14 @@ SIZES = {
 """Layers, hidden size, heads."""
 VOCABULARY = 50368
 MACHINES_OF = {"h100_80gb": "dgx-h100", "a100_80gb": "roce-a100-80", "a100_40gb": "roce-a100-40"}
+
+WORDS = {
+    "Precision": ("bf16", "amp_bf16", "amp_fp8"),
+    "MP Mode": ("DEFAULT", "PURE"),
+    "Sharding Strategy": ("FULL_SHARD", "SHARD_GRAD_OP"),
+    "Activation Checkpointing": ("True", "False"),
+}
+"""What a column may say: each decides a key of the plan, so another word would be a guess."""
 
 NOTES = (
     "30B on 8 GPUs in microbatches of 1 is at the limit of memory, where the allocator waits for the device.",
@@ -44,8 +53,13 @@ def cases(path: Path) -> Iterator[Case]:
         )
         name, device = row["Model"].strip(), row["GPU"].strip()
         size, machine = SIZES.get(name), MACHINES_OF.get(device)
-        # Both checked: the first reason that applies is shown.
-        unknown = f"no model '{name}', expected {', '.join(SIZES)}" if size is None else ""
+        unknown = ""
+        for column, words in WORDS.items():
+            if (word := row[column].strip()) not in words:
+                unknown = f"{column}: got '{word}'{nearest(word, words)}, expected {' or '.join(words)}"
+        # All checked: the last reason that applies is shown.
+        if size is None:
+            unknown = f"no model '{name}', expected {', '.join(SIZES)}"
         if machine is None:
             unknown = f"no GPU '{device}', expected {', '.join(MACHINES_OF)}"
         fp8 = row["Precision"] == "amp_fp8"
@@ -73,7 +87,7 @@ def cases(path: Path) -> Iterator[Case]:
             machine=machine or "",
             npus=npus,
             # A model needs both sizes and a machine.
-            model=gpt(*size, sequence, VOCABULARY) if size and machine else None,
+            model=gpt(*size, sequence, VOCABULARY) if size and not unknown else None,
             plan=plan,
             stack="llm-foundry",
             amount=batch * sequence / npus,

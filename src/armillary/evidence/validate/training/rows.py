@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import csv
-import io
 from collections.abc import Iterator, Sequence
 from math import inf
 from pathlib import Path
 
+from armillary.base.csv_text import CsvRows
 from armillary.base.errors import InputError
 from armillary.evidence.calibrate.samples import measured_text
 
@@ -19,7 +19,7 @@ def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[st
     """Yield the number of the line and the values of each row; lines of # before the header are comments.
 
     Raises:
-        InputError: the file cannot be read, or its header lacks a column.
+        InputError: the file cannot be read, its header lacks a column or has one twice, or a row has more or fewer.
     """
     text = measured_text(path)
     lines = text.splitlines()
@@ -34,17 +34,11 @@ def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[st
     else:
         # No line had the columns.
         raise InputError(f"{path}: no header, expected the columns {', '.join(columns)}")
-    reader = csv.DictReader(io.StringIO("\n".join(lines[start:])))
-    try:
-        for at, row in enumerate(reader):
-            if at == MOST_ROWS:
-                raise InputError(
-                    f"{path}:{start + reader.line_num}: more than {MOST_ROWS:,} rows, expected fewer"
-                )
-            # Rows shorter than the header have None.
-            yield start + reader.line_num, {name: value or "" for name, value in row.items() if name}
-    except csv.Error as error:
-        raise InputError(f"{path}:{start + reader.line_num}: {error}, expected a row of a table") from None
+    rows = CsvRows(path, lines[start + 1 :], start + 2)
+    for at, row in enumerate(rows.named(header)):
+        if at == MOST_ROWS:
+            raise InputError(f"{path}:{rows.line}: more than {MOST_ROWS:,} rows, expected fewer")
+        yield rows.line, row
 
 
 def _cells(path: Path, line: int, text: str) -> list[str]:
