@@ -55,6 +55,12 @@ class Machine:
         """Devices that its innermost dimension joins."""
         return self.platform.dimensions[0].size
 
+    @property
+    def moves_messages(self) -> bool:
+        """Whether its network model moves messages, as over a graph, where nothing slows collectives as a whole."""
+        platform = self.platform
+        return platform.topology is not None or platform.network_model.name not in ("", "analytical")
+
     def not_measured(self) -> list[str]:
         """Return what is not known of the times of its kernels and collectives, a sentence each."""
         return [*self.kernels_not_measured(), *self.collectives_not_measured()]

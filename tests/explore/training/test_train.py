@@ -304,3 +304,28 @@ def test_a_plan_that_does_not_fit_says_what_was_left_open() -> None:
     )
     fits = armillary.train("llama-3-8b", "1xdgx-h100", batch=8, tp=8)
     assert fits.memory.fits and not any("as by default" in text for text in fits.assumptions)
+
+
+def test_a_step_over_a_graph_of_links_leaves_terms_out_and_says_so() -> None:
+    """Links alike, each host a switch: the graph takes what dimensions take but for the terms, less certainly."""
+    npu = {"peak": {"bf16": "989 TFLOP/s"}, "memory": {"bandwidth": "3.35 TB/s"}}
+    common = {"npu": npu, "compute": {"model": "gpu", "device": "h100-sxm"}}
+    graph = {
+        "kind": "rail-optimised", "hosts": 2, "npus_per_host": 2, "host_bandwidth": "450 GB/s", "host_latency": "1 us",
+        "spines": 0, "bandwidth": "50 GB/s", "latency": "500 ns", "routing": "rail",
+    }  # fmt: skip
+    dimensions = [
+        {"topology": "Switch", "size": 2, "bandwidth": "450 GB/s", "latency": "2 us"},
+        {"topology": "Switch", "size": 2, "bandwidth": "50 GB/s", "latency": "1 us"},
+    ]
+    plan = {"batch": 2, "sequence": 1024, "tp": 2, "software": "nemo"}
+    over, plain = (
+        armillary.train("llama-3-8b", {"platform": {**common, **network}}, **plan)  # type: ignore[arg-type]
+        for network in ({"topology": graph}, {"network": dimensions})
+    )
+    assert over.step_time_s == pytest.approx(plain.step_time_s, rel=0.05)
+    assert over.step_time_s == pytest.approx(sum(over.parts.values()))
+    assert over.parts["gemm"] == pytest.approx(plain.parts["gemm"], rel=0.01)
+    assert "what nemo adds to collectives, launches and iterations is left out" in " ".join(over.assumptions)
+    width, usual = (each.interval_s[1] / each.interval_s[0] for each in (over, plain))
+    assert width > usual

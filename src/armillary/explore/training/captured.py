@@ -25,7 +25,7 @@ from armillary.explore.training.constants import Constants
 from armillary.explore.training.fitted import NORMAL
 from armillary.explore.training.interval import deviation_on
 from armillary.explore.training.parts import parts_of_run
-from armillary.explore.training.software import NAMES, Software, software_of
+from armillary.explore.training.software import NAMES, Software, software_on
 from armillary.explore.training.step import NEUTRAL
 from armillary.platform.files.native import load_platform
 from armillary.platform.files.preset import merged
@@ -142,7 +142,7 @@ def captured_step(
     elif software != NO_SOFTWARE:
         whole = machine if isinstance(machine, Machine) else machine_of(machine)
         device = whole.device
-        found = software_of(software or usual_software(logs, whole), device)
+        found = software_on(software or usual_software(logs, whole), whole)
         if not software:
             assumed.append(f"software {found.name}: {found.title}; {_added(found.fitted.constants, device)}")
         if found.base:

@@ -20,7 +20,7 @@ from armillary.explore.training.defaults import completed, with_recipe, with_seq
 from armillary.explore.training.parts import parts_of
 from armillary.explore.training.plan_keys import nested
 from armillary.explore.training.prediction import Prediction, plans_block
-from armillary.explore.training.software import Software, software_of, usual
+from armillary.explore.training.software import Software, software_on, usual
 from armillary.explore.training.step import platform_of
 from armillary.explore.training.train import of_parts, plan_of, step_of
 from armillary.platform.files.preset import merged
@@ -158,7 +158,7 @@ def plan(
     given, assumed = with_sequence(read, given)
     if among is not None:
         return _ranked(read, found, given, list(among), software, top, tuple(assumed), tell)
-    used = software_of(software or usual(found.software, given), found.device)
+    used = software_on(software or usual(found.software, given), found)
     if not software:
         assumed.append(f"software {used.name}: {used.title}")
     whole = completed(given, used.plan, read)
@@ -181,9 +181,7 @@ def _ranked(
     whole = [merged(given, nested(each)) for each in among]
     # One software for all: they are to be compared.
     kinds = {usual(machine.software, each) for each in whole}
-    used = software_of(
-        software or (kinds.pop() if len(kinds) == 1 else usual(machine.software, {})), machine.device
-    )
+    used = software_on(software or (kinds.pop() if len(kinds) == 1 else usual(machine.software, {})), machine)
     for done, (each, own) in enumerate(zip(among, whole, strict=True)):
         try:
             values, _ = with_recipe(completed(own, used.plan, model), used.name, machine.device)

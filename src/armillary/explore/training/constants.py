@@ -125,6 +125,11 @@ class Constants:
 
 HOST = ("issue", "issue_each", "gap", "synchronise")
 """Constants that are keys of the section ``host`` of a plan."""
+TERMS = (
+    "launch", "communication", "communication_inside", "communication_between", "overlap_compute",
+    "overlap_communication", "overlap_processors", "overlap_traffic", "straggler", "step",
+)  # fmt: skip
+"""Constants that are terms of a platform, which network models that move messages do not have."""
 NAMES = tuple(each.name for each in fields(Constants))
 
 

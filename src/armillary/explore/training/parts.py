@@ -110,8 +110,11 @@ def _kernels(timeline: Timeline, trace: Trace, cls: int) -> dict[str, float]:
     table = timeline.table(cls)
     start, end = timeline.spans(cls)
     busy = np.where(table.kind == KINDS.index("compute"), end - start, 0)
-    gemm, attention = graph.int_lists(GEMM)[0] >= 0, graph.int_lists(ATTENTION)[0] >= 0
-    total = {"gemm": busy[gemm].sum(), "attention": busy[attention].sum()}
+    # Where messages are moved, nodes are added, and stand in another order.
+    total = {
+        name: busy[np.isin(table.node_id, graph.ids[graph.int_lists(shape)[0] >= 0])].sum()
+        for name, shape in (("gemm", GEMM), ("attention", ATTENTION))
+    }
     return {
         **{name: float(value) for name, value in total.items()},
         "other": float(busy.sum() - fsum(total.values())),

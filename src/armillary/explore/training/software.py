@@ -7,11 +7,13 @@ unless it says otherwise. One with ``base`` adds to another.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from armillary.base.errors import InputError, nearest, one_of
-from armillary.explore.training.fitted import Fitted, constants_of, document_of, stack_names
+from armillary.compute.machine import Machine
+from armillary.explore.training.constants import TERMS
+from armillary.explore.training.fitted import UNKNOWN, Fitted, constants_of, document_of, stack_names
 from armillary.platform.files.preset import merged
 
 NAMES = (
@@ -62,6 +64,19 @@ def software_of(name: str, device: str) -> Software:
     return Software(
         name, str(data.get("title", name)), software_plan(name), constants_of(name, device), borrowed
     )
+
+
+def software_on(name: str, machine: Machine) -> Software:
+    """Return a training software on a machine, see `software_of`.
+
+    Where messages are moved nothing slows collectives as a whole: the software has no terms there, and how far off its
+    steps are is not known.
+    """
+    found = software_of(name, machine.device)
+    if not machine.moves_messages:
+        return found
+    kernels = found.fitted.constants.changed(dict.fromkeys(TERMS, 0.0))
+    return replace(found, fitted=replace(found.fitted, constants=kernels, spread=UNKNOWN))
 
 
 def software_plan(name: str) -> dict[str, Any]:

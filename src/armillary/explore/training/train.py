@@ -21,7 +21,7 @@ from armillary.explore.training.interval import interval_of
 from armillary.explore.training.parts import parts_of
 from armillary.explore.training.plan_keys import PlanError, nested
 from armillary.explore.training.prediction import Memory, Prediction
-from armillary.explore.training.software import Software, software_of, usual
+from armillary.explore.training.software import Software, software_on, usual
 from armillary.explore.training.step import Step, checkpoint, seconds
 from armillary.platform.fields import first_problem
 from armillary.workload import models
@@ -58,7 +58,7 @@ def predicted(model: Model, machine: Machine, given: Mapping[str, Any], software
         InputError: a key is wrong, or the plan is impossible.
     """
     given = nested(given)
-    used = software_of(software or usual(machine.software, given), machine.device)
+    used = software_on(software or usual(machine.software, given), machine)
     given, assumed = with_sequence(model, given)
     whole = completed(given, used.plan, model)
     plan_of(whole, machine)  # wrong keys are refused before any is chosen
@@ -204,4 +204,9 @@ def _assumed(model: Model, plan: Plan, machine: Machine, software: Software) -> 
         found.append(f"no step of {software.name} on {where} was measured: it adds nothing to its kernels")
     elif software.base:
         found.append(f"{software.name} takes the constants of {software.base}")
+    if machine.moves_messages:
+        found.append(
+            f"messages move over the network of {machine.name}, where no step was measured: what {software.name} adds "
+            "to collectives, launches and iterations is left out"
+        )
     return found
