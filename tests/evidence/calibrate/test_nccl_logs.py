@@ -70,6 +70,8 @@ def test_the_older_table_without_a_root_is_read(tmp_path):
         ("job.log", LOG, "which program"),
         ("all_reduce.log", HEADER + ROWS, "who takes part"),
         ("all_reduce.log", LOG.replace("on    host1 device  1", "on    host2 device  1"), "as many on each"),
+        ("all_reduce.log", LOG.replace("100.00 ", "0.1000 "), "GB/s, but algbw says 10.49"),
+        ("all_reduce.log", LOG.replace("15.73      0", "15.73     37"), "#wrong: got 37, expected 0"),
         ("t.csv", "ngpus,size_bytes,oop_us,x\n1,1024,9,1\n", "times of 1 GPU"),
         ("t.csv", "a,b,c,d\n1,2,3,4\n", "unknown columns"),
         ("t.csv", "ngpus,size_bytes,oop_us,x\n", "no rows"),

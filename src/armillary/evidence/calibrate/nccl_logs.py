@@ -46,6 +46,8 @@ _TYPES = (
 )
 # 18 digits: Python refuses to read thousands.
 _SIZE = re.compile(r"\d{1,18}")
+_ROUNDED = 0.011
+"""GB/s that a rate of two digits after the point may be off by, and a little more."""
 
 
 def program_of(text: str) -> str:
@@ -70,7 +72,7 @@ def read_log(path: Path, text: str, operation: str = "", per_node: int | None = 
     named = operation or _named_by_file(path)
     samples: list[Sample] = []
     ranks: dict[int, tuple[str, str]] = {}
-    column = gpus = 0
+    gpus, names = 0, list[str]()
     program = ""
     # A log may hold several runs: ranks and programs hold until the next ones are printed.
     for number, line in _lines(text):
@@ -82,10 +84,9 @@ def read_log(path: Path, text: str, operation: str = "", per_node: int | None = 
         elif (header := re.search(r"#\s+nThread\s+(\d{1,18})\s+nGpus\s+(\d{1,18})\b", line)) is not None:
             # Without a list of ranks, threads times GPUs take part.
             ranks, gpus = {}, int(header[1]) * int(header[2])
-        elif line.startswith("#") and "time" in (names := line.lstrip("# ").split()) and "size" in names:
-            # Position of the out-of-place time: versions of nccl-tests have columns before it.
-            column = names.index("time")
-        elif column and (size_ns := _row(line, column)) is not None:
+        elif line.startswith("#") and {"time", "size"} <= {*(found := line.lstrip("# ").split())}:
+            names = found
+        elif names and (size_ns := _row(f"{path}:{number}", line, names)) is not None:
             # What the user says wins; then the line of the program, any mention, and the name of the file.
             what = operation or program or program_of(text[:200_000]) or named
             if not what:
@@ -111,9 +112,15 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
         yield number, _PREFIX.sub("", line).strip()
 
 
-def _row(line: str, column: int) -> tuple[int, float] | None:
-    """Return (bytes, ns) of a row of the table, or None for any other line and for a size of no bytes."""
+def _row(where: str, line: str, names: list[str]) -> tuple[int, float] | None:
+    """Return (bytes, ns) of a row of the table, or None for any other line and for a size of no bytes.
+
+    Raises:
+        InputError: its time and its rate disagree, or what it computed was wrong.
+    """
     words = line.split()
+    # The out-of-place time, the first: versions of nccl-tests have columns before it.
+    column = names.index("time")
     # Sizes are plain integers in the first column.
     if len(words) <= column or not _SIZE.fullmatch(words[0]) or words[2] not in _TYPES:
         return None
@@ -124,7 +131,29 @@ def _row(line: str, column: int) -> tuple[int, float] | None:
         return None
     size = int(words[0])
     # Rows of size 0 have no bandwidth.
-    return (size, microseconds * 1e3) if size > 0 and microseconds > 0 else None
+    if size <= 0 or not microseconds > 0:
+        return None
+    rest = dict(zip(names[column + 1 : column + 4], words[column + 1 : column + 4], strict=False))
+    rate = size / microseconds / 1e3
+    # Versions of 2018 count what is moved, of two ranks half of the bytes; a wrong unit is off by a thousand.
+    stated = _number(rest.get("algbw"))
+    if stated is not None and not rate / 3 - _ROUNDED <= stated <= 3 * rate + _ROUNDED:
+        raise InputError(
+            f"{where}: {size:,} bytes in {words[column]} us are {rate:.4g} GB/s, but algbw says {stated:g}; expected "
+            "times in us, as nccl-tests prints them"
+        )
+    if _number(rest.get("#wrong")):
+        raise InputError(
+            f"{where}: #wrong: got {rest['#wrong']}, expected 0: what was moved is wrong, so its time means nothing"
+        )
+    return size, microseconds * 1e3
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float(text or "")
+    except ValueError:
+        return None
 
 
 def _who(

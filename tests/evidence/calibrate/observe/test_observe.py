@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import armillary
+from armillary.base.errors import InputError
 from armillary.collective.fitted import load_fit
 from armillary.collective.fitted.tuning import SIMPLE
 from armillary.compute.gpu.device import load_gpu
@@ -207,3 +208,12 @@ def test_the_speed_of_a_machine_does_not_move_its_intervals(tmp_path: Path) -> N
         assert regime.bandwidth == pytest.approx(1 / slower, rel=0.06)
     assert seen[0][0] == pytest.approx(seen[1][0], rel=1e-2)
     assert seen[0][1] == pytest.approx(seen[1][1], rel=0.1)
+
+
+def test_gemms_faster_than_any_can_be_are_of_another_unit(tmp_path: Path) -> None:
+    table = tmp_path / "gemms.csv"
+    table.write_text("m,n,k,time\n4096,4096,4096,0.2\n8192,4096,4096,0.4\n")
+    with pytest.raises(
+        InputError, match="GEMM .*4096 in bf16: .*TFLOP/s, expected at most the peak of NVIDIA H100"
+    ):
+        found_in(tmp_path, "gemms.csv", machine="dgx-h100")

@@ -10,9 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from armillary.base.errors import InputError
+from armillary.base.units import format_time
 from armillary.compute.gpu.device import AttentionFit, GemmFit, Gpu, gpu_names
 from armillary.compute.gpu.spread import FURTHER, SHORT_NS, UNKNOWN, own_spread
 from armillary.compute.model import Floats
+from armillary.compute.table_file import Measured
 from armillary.evidence.calibrate.device_file import like_keys, whole_keys
 from armillary.evidence.calibrate.gemm import WIDTHS, few, predicted_ns
 from armillary.evidence.calibrate.observe.read import Gemms
@@ -77,6 +80,9 @@ def fit_kernels(base: Gpu | None, gemms: Mapping[str, Gemms], title: str, source
     start, widths = (base, WIDTHS) if base else (plain(gemms), PLAIN)
     # What is not measured has no peak to take shares of.
     known = {name: each for name, each in gemms.items() if name in start.peaks}
+    if base:
+        for name, each in known.items():
+            _check_rates(base, name, each.measured)
     found: dict[str, GemmFit] = {}
     fits: dict[str, Fit] = {}
     for name, each in known.items():
@@ -102,6 +108,19 @@ def fit_kernels(base: Gpu | None, gemms: Mapping[str, Gemms], title: str, source
     said = {f"gemm {name}": _said(fit, sources) for name, fit in fits.items()}
     rounded = {name: round(value, 4) for name, value in spread.items()}
     return Kernels(gpu, fits, {**keys, **basis, "spread": {**kept, **rounded}, "fitted": said})
+
+
+def _check_rates(base: Gpu, precision: str, measured: Measured) -> None:
+    """Refuse GEMMs that are faster than any can be: their times are in another unit, or of another device."""
+    rates = 2 * measured.sizes.astype(float).prod(axis=1) / measured.ns * 1e9
+    worst = int(rates.argmax())
+    if rates[worst] > base.peaks[precision]:
+        shape = "x".join(str(each) for each in measured.sizes[worst].tolist())
+        raise InputError(
+            f"GEMM {shape} in {precision}: {format_time(measured.ns[worst])} are {rates[worst] / 1e12:,.4g} TFLOP/s, "
+            f"expected at most the peak of {base.title}, {base.peaks[precision] / 1e12:,.4g} TFLOP/s: times in the "
+            "unit of --unit, of that device, in that precision"
+        )
 
 
 def plain(gemms: Mapping[str, Gemms]) -> Gpu:
