@@ -214,6 +214,6 @@ def test_gemms_faster_than_any_can_be_are_of_another_unit(tmp_path: Path) -> Non
     table = tmp_path / "gemms.csv"
     table.write_text("m,n,k,time\n4096,4096,4096,0.2\n8192,4096,4096,0.4\n")
     with pytest.raises(
-        InputError, match="GEMM .*4096 in bf16: .*TFLOP/s, expected at most the peak of NVIDIA H100"
+        InputError, match=r"GEMM .*4096 in bf16: .*TFLOP/s, expected at most the peak of NVIDIA H100"
     ):
         found_in(tmp_path, "gemms.csv", machine="dgx-h100")
