@@ -43,7 +43,7 @@ MODEL = {
     "attention": {"heads": 4}, "mlp": {"size": 128}, "norm": "rms", "activation": "gelu", "tied": False,
 }  # fmt: skip
 NCCL = "ngpus,size_bytes,oop_us,oop_busbw_GBps,ip_us,ip_busbw_GBps\n" + "".join(
-    f"8,{2**n},{20 + 2**n / 2e5:.2f},1,1,1\n" for n in range(10, 31, 4)
+    f"8,{2**n},{20 + 2**n / 2e5:.2f},{1.75 * 2**n / (20e3 + 2**n / 200):.2f},1,1\n" for n in range(10, 31, 4)
 )
 HLO = """HloModule m, is_scheduled=true, replica_count=2
 ENTRY %main {{

@@ -5,7 +5,9 @@ from armillary.cli import main
 from armillary.collective.fitted import load_fit
 
 calibrate, time = ("calibrate", "nccl"), ("collective", "time")
-ROWS = "".join(f"8,{2**n},{20 + 2**n / 2e5:.2f},1,1,1\n" for n in range(10, 31, 2))
+ROWS = "".join(
+    f"8,{2**n},{20 + 2**n / 2e5:.2f},{1.75 * 2**n / (20e3 + 2**n / 200):.2f},1,1\n" for n in range(10, 31, 2)
+)
 TABLE = "ngpus,size_bytes,oop_us,oop_busbw_GBps,ip_us,ip_busbw_GBps\n" + ROWS
 
 

@@ -72,7 +72,23 @@ def test_the_older_table_without_a_root_is_read(tmp_path):
         ("all_reduce.log", LOG.replace("on    host1 device  1", "on    host2 device  1"), "as many on each"),
         ("all_reduce.log", LOG.replace("100.00 ", "0.1000 "), "GB/s, but algbw says 10.49"),
         ("all_reduce.log", LOG.replace("15.73      0", "15.73     37"), "#wrong: got 37, expected 0"),
+        (
+            "all_reduce.log",
+            LOG[:-60],
+            "12: the row has 6 values, expected at least 8, up to busbw: it is cut short",
+        ),
+        ("all_reduce.log", LOG + "  2097152  5242", "has 2 values, expected at least 8"),
         ("t.csv", "ngpus,size_bytes,oop_us,x\n1,1024,9,1\n", "times of 1 GPU"),
+        (
+            "t.csv",
+            "ngpus,size_bytes,oop_us,x\n8,1.5,9,1\n",
+            "t.csv:2: size_bytes: got '1.5', expected a whole",
+        ),
+        (
+            "t.csv",
+            "ngpus,size_bytes,oop_us,oop_busbw_GBps\n8,1e6,10,100\n8,1e6,10,5\n",
+            "t.csv:3: all-reduce of",
+        ),
         ("t.csv", "a,b,c,d\n1,2,3,4\n", "unknown columns"),
         ("t.csv", "ngpus,size_bytes,oop_us,x\n", "no rows"),
         ("t.csv", "ngpus,size_bytes,oop_us,x\n8,1024,fast,1\n", "t.csv:2: oop_us: got 'fast'"),
@@ -100,7 +116,9 @@ def test_what_is_no_text_is_refused(tmp_path):
 
 def test_packed_tables_and_comments_are_read(tmp_path):
     path = tmp_path / "x.csv.gz"
-    text = "# source\n# 8 GPUs a node\nngpus,size_bytes,oop_us,oop_busbw_GBps\n16,1024,30,1\n2,1024,9,1\n"
+    text = (
+        "# source\n# 8 GPUs a node\nngpus,size_bytes,oop_us,oop_busbw_GBps\n16,1024,30,0.06\n2,1024,9,0.11\n"
+    )
     path.write_bytes(gzip.compress(text.encode()))
     assert [(s.per_node, s.nodes, s.ns) for s in read_file(path)] == [(8, 2, 30e3), (2, 1, 9e3)]
 
@@ -130,3 +148,11 @@ def test_several_devices_need_a_choice():
     samples = [Sample(device, "send", 2, 1, 1, 1.0) for device in ("a100_sxm", "h100_sxm")]
     with pytest.raises(InputError, match="several devices"):
         choose(samples, None)
+
+
+def test_of_times_in_place_and_out_of_place_by_one_name_the_last_are_read(tmp_path):
+    path = tmp_path / "trace_a100_AR_GPU2_LUT"
+    path.write_text(
+        "size(B),count,type,time(ns),busbw(GB/s),time(ns),busbw(GB/s)\n1e6,1,float,50000,20,40000,25\n"
+    )
+    assert read_file(path) == [Sample("a100", "all-reduce", 2, 1, 1_000_000, 40e3)]

@@ -50,6 +50,14 @@ _ROUNDED = 0.011
 """GB/s that a rate of two digits after the point may be off by, and a little more."""
 
 
+def contradicts(stated: float, rate: float) -> bool:
+    """Tell whether a stated rate in GB/s cannot be that of bytes and time.
+
+    Versions of 2018 count what is moved, of two ranks half of the bytes; a wrong unit is off by a thousand.
+    """
+    return not rate / 3 - _ROUNDED <= stated <= 3 * rate + _ROUNDED
+
+
 def program_of(text: str) -> str:
     """Return the operation of a program's name such as ``all_reduce_perf`` anywhere in `text`, or empty."""
     found = _PROGRAM.findall(text)
@@ -116,13 +124,23 @@ def _row(where: str, line: str, names: list[str]) -> tuple[int, float] | None:
     """Return (bytes, ns) of a row of the table, or None for any other line and for a size of no bytes.
 
     Raises:
-        InputError: its time and its rate disagree, or what it computed was wrong.
+        InputError: it is cut short, its time and its rate disagree, or what it computed was wrong.
     """
     words = line.split()
     # The out-of-place time, the first: versions of nccl-tests have columns before it.
     column = names.index("time")
     # Sizes are plain integers in the first column.
-    if len(words) <= column or not _SIZE.fullmatch(words[0]) or words[2] not in _TYPES:
+    if len(words) < 2 or not _SIZE.fullmatch(words[0]):
+        return None
+    whole = column + sum(name in names[column + 1 : column + 3] for name in ("algbw", "busbw")) + 1
+    # A log that was cut off, by a full disk or the end of a job, may end within a word.
+    begun = words[1].isdecimal() and (len(words) == 2 or any(name.startswith(words[2]) for name in _TYPES))
+    if len(words) < whole and begun:
+        raise InputError(
+            f"{where}: the row has {len(words)} values, expected at least {whole}, up to {names[whole - 1]}: it is cut "
+            "short; leave the line out"
+        )
+    if len(words) < whole or words[2] not in _TYPES:
         return None
     try:
         # Out-of-place: "N/A" where a test has none.
@@ -135,21 +153,21 @@ def _row(where: str, line: str, names: list[str]) -> tuple[int, float] | None:
         return None
     rest = dict(zip(names[column + 1 : column + 4], words[column + 1 : column + 4], strict=False))
     rate = size / microseconds / 1e3
-    # Versions of 2018 count what is moved, of two ranks half of the bytes; a wrong unit is off by a thousand.
-    stated = _number(rest.get("algbw"))
-    if stated is not None and not rate / 3 - _ROUNDED <= stated <= 3 * rate + _ROUNDED:
+    stated = number_in(rest.get("algbw"))
+    if stated is not None and contradicts(stated, rate):
         raise InputError(
             f"{where}: {size:,} bytes in {words[column]} us are {rate:.4g} GB/s, but algbw says {stated:g}; expected "
             "times in us, as nccl-tests prints them"
         )
-    if _number(rest.get("#wrong")):
+    if number_in(rest.get("#wrong")):
         raise InputError(
             f"{where}: #wrong: got {rest['#wrong']}, expected 0: what was moved is wrong, so its time means nothing"
         )
     return size, microseconds * 1e3
 
 
-def _number(text: str | None) -> float | None:
+def number_in(text: str | None) -> float | None:
+    """Return the number of a cell, None of what is none."""
     try:
         return float(text or "")
     except ValueError:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from armillary.base.csv_text import CsvRows, check_columns, check_width
 from armillary.base.errors import InputError
-from armillary.evidence.calibrate.nccl_logs import PROGRAMS, read_log
+from armillary.collective.fitted.regimes import share
+from armillary.evidence.calibrate.nccl_logs import PROGRAMS, contradicts, number_in, read_log
 from armillary.evidence.calibrate.samples import Sample, measured_text
 
 SINGLE_NODE = ("device", "nccl", "op", "dtype", "gpus", "bytes", "us", "busbw_GBps")
@@ -41,6 +42,9 @@ def _read(path: Path, operation: str, per_node: int | None) -> list[Sample]:
     if len(header) < 4:
         return read_log(path, text, operation, per_node)
     columns = set(header)
+    # vTrain's tables call times out of place and in place alike; its fits were made to the latter.
+    if header == [*LOOKUP, *LOOKUP[3:]]:
+        header[3:5] = [f"{name} out of place" for name in LOOKUP[3:]]
     check_columns(path, next(number for number, line in lines if line == head), header)
     rows = [(number, line) for number, line in lines if not line.startswith("#") and line != head]
     # Supersets: files may have more columns, such as the version of NCCL.
@@ -76,8 +80,10 @@ class _Row:
     def whole(self, column: str) -> int:
         """Return a whole number above 0; a table may write it as 8.0."""
         value = self.number(column)
-        if not 1 <= value < 2**63:
-            raise InputError(f"{self.where}: {column} {value:g}: expected a whole number above 0")
+        if not value.is_integer():
+            raise InputError(
+                f"{self.where}: {column}: got '{self.values[column]}', expected a whole number above 0"
+            )
         return int(value)
 
     def number(self, column: str) -> float:
@@ -91,6 +97,18 @@ class _Row:
                 f"{self.where}: {column}: got '{self.values[column]}', expected a number above 0"
             )
         return value
+
+    def sample(self, found: Sample, busbw: str) -> Sample:
+        """Return what the row says, after its bus bandwidth was compared, where it has one."""
+        stated, rate = number_in(self.values.get(busbw)), found.size / found.ns
+        bus = rate * share(found.operation, found.members)
+        if stated is not None and contradicts(stated, bus):
+            raise InputError(
+                f"{self.where}: {found.operation} of {found.size:,} bytes on {found.members:,} GPUs in "
+                f"{found.ns / 1e3:g} us is {bus:.4g} GB/s, but {busbw} says {stated:g}; expected bytes and times as "
+                "nccl-tests prints them, or no such column"
+            )
+        return found
 
     def operation(self, column: str) -> str:
         name = self.values[column].removesuffix("_perf")
@@ -109,24 +127,27 @@ def _rows(path: Path, header: Sequence[str], lines: Sequence[tuple[int, str]]) -
 
 def _single_node(row: _Row) -> Sample:
     gpus, size = row.whole("gpus"), row.whole("bytes")
-    return Sample(row.text("device"), row.operation("op"), gpus, 1, size, row.number("us") * 1e3)
+    found = Sample(row.text("device"), row.operation("op"), gpus, 1, size, row.number("us") * 1e3)
+    return row.sample(found, SINGLE_NODE[-1])
 
 
 def _nodes(row: _Row) -> Sample:
     nodes, gpus = row.whole("nodes"), row.whole("gpus_per_node")
     size = row.whole("size_bytes")
-    return Sample("", row.operation("test"), gpus, nodes, size, row.number("oop_us") * 1e3)
+    found = Sample("", row.operation("test"), gpus, nodes, size, row.number("oop_us") * 1e3)
+    return row.sample(found, ECHO[3])
 
 
 def _echo(row: _Row, per_node: int) -> Sample:
     gpus, size, ns = row.whole("ngpus"), row.whole("size_bytes"), row.number("oop_us") * 1e3
     # Rounded up; then the members are spread evenly.
     nodes = -(-gpus // per_node)
-    return Sample("", "all-reduce", gpus // nodes, nodes, size, ns)
+    return row.sample(Sample("", "all-reduce", gpus // nodes, nodes, size, ns), ECHO[3])
 
 
 def _lookup(row: _Row, device: str, gpus: int) -> Sample:
-    return Sample(device, "all-reduce", gpus, 1, row.whole("size(B)"), row.number("time(ns)"))
+    found = Sample(device, "all-reduce", gpus, 1, row.whole("size(B)"), row.number("time(ns)"))
+    return row.sample(found, LOOKUP[-1])
 
 
 def _in_name(path: Path) -> tuple[str, int]:
