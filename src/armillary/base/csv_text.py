@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from armillary.base.errors import InputError
+from armillary.base.errors import InputError, nearest
 
 
 class CsvRows(Iterator[list[str]]):
@@ -71,3 +71,24 @@ def check_width(path: str | os.PathLike[str], line: int, row: Sequence[str], hea
     # Spreadsheets end rows with commas of columns that were deleted.
     if len(row) < len(header) or any(cell.strip() for cell in row[len(header) :]):
         raise InputError(f"{path}:{line}: {len(row)} values, expected {len(header)} as in the header")
+
+
+def check_separator(path: str | os.PathLike[str], line: int, header: str, between: str = ",") -> None:
+    """Check that what stands between the names of columns is `between`.
+
+    Raises:
+        InputError: it is another of comma, semicolon and tab.
+    """
+    if between in header:
+        return
+    shown = {",": "','", ";": "';'", "\t": "tabs"}
+    for other, name in shown.items():
+        if other in header:
+            raise InputError(f"{path}:{line}: columns are separated by {name}, expected {shown[between]}")
+
+
+def nearest_columns(header: Sequence[str], formats: Mapping[str, Sequence[str]]) -> str:
+    """Return which of some formats (name -> its columns) has most columns of a header, and what lacks to it."""
+    name = max(formats, key=lambda each: len({*formats[each]} & {*header}))
+    missing = ", ".join(f"'{each}'{nearest(each, header)}" for each in formats[name] if each not in header)
+    return f"the nearest is {name}, but there is no {missing}"

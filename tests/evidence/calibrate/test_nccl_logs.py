@@ -90,6 +90,8 @@ def test_the_older_table_without_a_root_is_read(tmp_path):
             "t.csv:3: all-reduce of",
         ),
         ("t.csv", "a,b,c,d\n1,2,3,4\n", "unknown columns"),
+        ("t.csv", "ngpus,bytes,oop_us,x\n8,1,2,3\n", "there is no 'size_bytes' (did you mean 'bytes'?)"),
+        ("t.csv", "# from\nngpus;size_bytes;oop_us\n", "t.csv:2: columns are separated by ';', expected ','"),
         ("t.csv", "ngpus,size_bytes,oop_us,x\n", "no rows"),
         ("t.csv", "ngpus,size_bytes,oop_us,x\n8,1024,fast,1\n", "t.csv:2: oop_us: got 'fast'"),
         ("t.csv", "ngpus,size_bytes,oop_us,x\n8,1024\n", "t.csv:2: 2 values, expected 4"),

@@ -39,7 +39,15 @@ def test_compressed(tmp_path):
     ("name", "content", "message"),
     [
         ("a.csv", b"", "no names of columns"),
-        ("a.csv", b"# only\n", "no names of columns"),
+        ("a.csv", b"# only\n", "all lines begin with '#', expected rows"),
+        (
+            "a.csv",
+            b"# GPUs,time\n8,2,3\n",
+            "a.csv:2: 3 values, expected names of columns, or 2 values as in line 1",
+        ),
+        ("a.csv", b"op;bytes\nx;2\n", "a.csv:1: columns are separated by ';', expected ','"),
+        ("a.csv", b"# from\nop\tbytes\nx\t2\n", "a.csv:2: columns are separated by tabs, expected ','"),
+        ("a.tsv", b"op,bytes\nx,2\n", "separated by ',', expected tabs"),
         ("a.csv", b"\xff\xfe\x00", "cannot be read as text"),
         ("a.csv", b"# from\n" + b"x" * 200_000 + b",y\n", r"a.csv:2: field larger than field limit"),
         ("a.csv.gz", gzip.compress(b"x,y\n" * 99, mtime=0)[:-9], "damaged gzip file"),

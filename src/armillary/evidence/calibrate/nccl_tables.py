@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from armillary.base.csv_text import CsvRows, check_columns, check_width
+from armillary.base.csv_text import CsvRows, check_columns, check_separator, check_width, nearest_columns
 from armillary.base.errors import InputError
 from armillary.collective.fitted.regimes import share
 from armillary.evidence.calibrate.nccl_logs import PROGRAMS, contradicts, number_in, read_log
@@ -36,16 +36,18 @@ def _read(path: Path, operation: str, per_node: int | None) -> list[Sample]:
     text = measured_text(path)
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     # Notes of # may stand above the header.
-    head = next((line for _, line in lines if not line.startswith("#")), "")
+    place, head = next(((number, line) for number, line in lines if not line.startswith("#")), (0, ""))
     header = [word.strip() for word in head.split(",")]
     # Fewer columns: no CSV file, so a log.
     if len(header) < 4:
+        if ".csv" in path.suffixes:
+            check_separator(path, place, head)
         return read_log(path, text, operation, per_node)
     columns = set(header)
     # vTrain's tables call times out of place and in place alike; its fits were made to the latter.
     if header == [*LOOKUP, *LOOKUP[3:]]:
         header[3:5] = [f"{name} out of place" for name in LOOKUP[3:]]
-    check_columns(path, next(number for number, line in lines if line == head), header)
+    check_columns(path, place, header)
     rows = [(number, line) for number, line in lines if not line.startswith("#") and line != head]
     # Supersets: files may have more columns, such as the version of NCCL.
     if columns >= set(SINGLE_NODE[:1] + SINGLE_NODE[2:7]):
@@ -59,9 +61,12 @@ def _read(path: Path, operation: str, per_node: int | None) -> list[Sample]:
         device, gpus = _in_name(path)
         samples = [_lookup(row, device, gpus) for row in _rows(path, header, rows)]
     else:
+        known = {"of a node": SINGLE_NODE[:1] + SINGLE_NODE[2:7], "of nodes": NODES[:3] + NODES[4:6],
+                 "of GPUs": ECHO[:3], "of vTrain": LOOKUP}  # fmt: skip
         raise InputError(
-            f"{path}: unknown columns {', '.join(header[:8])}; expected a log of nccl-tests, or a CSV file with "
-            "the columns " + ", or ".join(", ".join(known) for known in (SINGLE_NODE, NODES, ECHO))
+            f"{path}: unknown columns {', '.join(header[:8])}: {nearest_columns(header, known)}; "
+            "expected a log of nccl-tests, or a CSV file with the columns "
+            + ", or ".join(", ".join(each) for each in (SINGLE_NODE, NODES, ECHO))
         )
     if not samples:
         raise InputError(f"{path}: no rows below the header, expected at least one")

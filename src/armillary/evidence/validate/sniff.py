@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from armillary.base.csv_text import CsvRows
-from armillary.base.errors import InputError, nearest
+from armillary.base.csv_text import CsvRows, check_separator, nearest_columns
+from armillary.base.errors import InputError
 from armillary.base.json_text import parse_json
 from armillary.base.packing import read_unpacked
 from armillary.base.reading import MOST_TEXT
@@ -86,14 +86,34 @@ def _first_lines(path: Path, between: str = ",") -> list[list[str]]:
     lines = [pair for pair in enumerate(itertools.islice(_lines(path), _LINES), 1) if pair[1].strip()]
     place = next((at for at, (_, line) in enumerate(lines) if not line.startswith("#")), None)
     if place is None:
-        return []
+        if not lines:
+            return []
+        raise InputError(
+            f"{path}: all lines begin with '#', expected rows of values, and names of columns above them"
+        )
+    check_separator(path, *lines[place], between)
     cells = _cells(path, *lines[place], between)
     above = []
     # Files whose first column is called "# GPUs"; a comment that is no row of a table is only a comment.
     for number, line in lines[:place]:
         with suppress(InputError):
             above.append(_cells(path, number, line, between))
-    return [*(one for one in above if len(one) == len(cells) > 1), cells]
+    names = [one for one in above if len(one) == len(cells) > 1]
+    # A number is no name of a column: the names were to stand above, in a comment of another width.
+    if above and not names and any(_is_number(cell) for cell in cells):
+        raise InputError(
+            f"{path}:{lines[place][0]}: {len(cells)} values, expected names of columns, or {len(above[-1])} values "
+            f"as in line {lines[place - 1][0]}"
+        )
+    return [*names, cells]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _cells(path: Path, number: int, line: str, between: str) -> list[str]:
@@ -131,13 +151,9 @@ def _unknown(path: Path, found: Sequence[Sequence[str]], suites: Sequence[Suite]
     if not suites:
         return InputError(f"{path}: none of these validations reads files")
     found = [header for header in found if header]
-    # The suite and header with most columns in common.
-    suite, header = max(
-        itertools.product(suites, found), key=lambda pair: len(set(pair[0].columns) & set(pair[1]))
-    )
-    lacking = [name for name in suite.columns if name not in header]
-    missing = ", ".join(f"'{name}'{nearest(name, header)}" for name in lacking)
+    header = max(found, key=lambda names: max(len({*one.columns} & {*names}) for one in suites))
+    known = {one.name: one.columns for one in suites}
     return InputError(
-        f"{path}: columns {', '.join(header)} are of no known format: the nearest is {suite.name}, but there is no "
-        f"{missing}; known are {', '.join(one.name for one in suites)} (for their columns: armillary validate --list)"
+        f"{path}: columns {', '.join(header)} are of no known format: {nearest_columns(header, known)}; known are "
+        f"{', '.join(known)} (for their columns: armillary validate --list)"
     )

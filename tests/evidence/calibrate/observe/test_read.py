@@ -49,6 +49,8 @@ def test_a_file_is_told_by_what_it_holds(put: Put, name: str, text: str, kind: s
 @pytest.mark.parametrize(
     ("name", "text", "problem"),
     [
+        ("a.csv", "m,n,kk,time_ms\n", r"'k' .did you mean 'kk'.., 'time' .did you mean 'time_ms'..; expected a log"),
+        ("a.csv", "m;n;k;time\n", "a.csv:1: columns are separated by ';', expected ','"),
         ("a.txt", "hello\n", "a.txt: holds no measurements that are known; expected a log of nccl-tests"),
         ("a.csv", "m,n,k,time\n1,2,3,1e40\n", "a.csv: time of 1x2x3: got 1e\\+43 ns"),
         ("a.csv", "device,op,dtype,gpus,bytes,us\nh100,all_reduce,f,2,9e17,9\n", "expected at most"),

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.csv_text import check_separator, nearest_columns
 from armillary.base.errors import InputError
 from armillary.compute.table_file import COLUMNS as GEMM_COLUMNS
 from armillary.compute.table_file import Measured, Rows, measured_of, read_rows
@@ -148,23 +149,32 @@ def kind_of(path: Path) -> Kind:
     # Steps may be written by hand, in YAML; nothing else is.
     if path.suffix in (".yaml", ".yml"):
         return "steps"
-    text = measured_text(path).lstrip("\ufeff \t\r\n")
-    if text[:1] in ("{", "["):
+    text = measured_text(path)
+    if text.lstrip("\ufeff \t\r\n")[:1] in ("{", "["):
         return "profile"
-    head = next((line for line in text.splitlines() if line.strip() and not line.startswith("#")), "")
+    lines = enumerate(text.lstrip("\ufeff").splitlines(), 1)
+    place, head = next(
+        ((at, line) for at, line in lines if line.strip() and not line.startswith("#")), (0, "")
+    )
     try:
-        header = {cell.strip() for cell in next(csv.reader([head]), [])}
+        header = [cell.strip() for cell in next(csv.reader([head]), [])]
     except csv.Error:
-        header = set()
+        header = []
     # Precision may be left out.
-    if header >= set(GEMM_COLUMNS[:4]):
+    if {*header} >= {*GEMM_COLUMNS[:4]}:
         return "GEMMs"
-    if header >= set(STEP_COLUMNS):
+    if {*header} >= {*STEP_COLUMNS}:
         return "steps"
     if any(word in text[:200_000] for word in _TIMED):
         return "collectives"
+    if ".csv" in path.suffixes:
+        check_separator(path, place, head)
+    known = {"a table of GEMMs": GEMM_COLUMNS[:4], "one of steps": STEP_COLUMNS}
+    what = "no measurements that are known"
+    if len(header) > 1:
+        what = f"columns {', '.join(header[:16])} of no known format: {nearest_columns(header, known)}"
     raise InputError(
-        f"{path}: holds no measurements that are known; expected a log of nccl-tests or a table of such times, a "
+        f"{path}: holds {what}; expected a log of nccl-tests or a table of such times, a "
         f"PyTorch profile (JSON), a table of GEMMs ({', '.join(GEMM_COLUMNS[:4])}), or steps (YAML, or a table with "
         f"{', '.join(STEP_COLUMNS)})"
     )
