@@ -55,6 +55,12 @@ def test_loop_issues_what_astra_sim_does(text: Any, header: str) -> None:
     assert order(converted.trace.graph(0)) == expected
 
 
+def test_groups_that_no_collective_has_are_said(text: Any) -> None:
+    note = "model-parallel groups of 2 have no effect: collectives of DATA span all NPUs"
+    assert text(f"DATA\n2\n{TWO}", npus=4, model_parallel=2).warnings[0] == note
+    assert text(f"DATA model_parallel_NPU_group: 2\n2\n{TWO}", npus=4).warnings[0] == note
+
+
 def test_weight_gradients_overlap_and_the_next_pass_waits_for_them(text: Any) -> None:
     graph = text(f"DATA\n2\n{TWO}".replace(" 0\n", " 7000\n"), passes=2).trace.graph(0)
     found = waits(graph)

@@ -126,7 +126,10 @@ def _inner(workload: Workload, npus: int, model: int | None, dims: Sequence[int]
     """Return the size of the inner groups."""
     # No collective distinguishes inner from outer: the size must not restrict the number of NPUs.
     if not {Scope.INNER, Scope.OUTER, Scope.EP, Scope.DP_EP} & set(_used(workload)):
-        return 1, []
+        note = (
+            f"model-parallel groups of {model} have no effect: collectives of {workload.kind} span all NPUs"
+        )
+        return 1, [note] if model else []
     # There the model-parallel group is the outer one, so its stated size is not that of the inner groups.
     model_is_outer = workload.kind == "HYBRID_MODEL_DATA"
     if model:
