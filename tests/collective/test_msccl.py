@@ -125,7 +125,10 @@ def test_graphs_wait_through_a_nop() -> None:
 
 
 SEND, TAKE = step(0, "s"), step(0, "r")
+PAIR = algo("allreduce", 1, *pair(SEND, second=(TAKE,)))
 BAD = [
+    (PAIR.replace("<algo", "<algo proto='Simpel'"), "proto='Simpel': .*did you mean 'Simple'"),
+    (PAIR.replace("inplace", "inplce"), "'inplce' .did you mean 'inplace'"),
     (algo("allreduce", 1, *pair(SEND, second=(TAKE,))).replace("</algo>", ""), r"line 12: not XML"),
     ("<algo ngpus='2' coll='allreduce' nchunksperloop='1'><gpus/></algo>", r"line 1: <gpus> inside <algo>: .*'gpu'"),
     (algo("allreduces", 1, *pair(SEND, second=(TAKE,))), r"line 1: <algo> coll='allreduces': .*'allreduce'"),

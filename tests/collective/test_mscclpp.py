@@ -232,6 +232,8 @@ def named(plan: Part, name: str) -> Part:
         (lambda plan: named(plan, "signal").update(channel_ids=[]), "expected at least one channel"),
         (lambda plan: named(plan, "re").update(dst_buff=[span(0, 0)]), "re writes gpu 1, expected a local buffer"),
         (lambda plan: plan["gpus"][0].update(scratch_chunks=1 << 30), "scratch_chunks"),
+        (lambda plan: named(plan, "put").update(chanel_type="port"), "unknown key .did you mean 'channel_type'"),
+        (lambda plan: named(plan, "re").update(reduce_op="max"), r"reduce_op: got sum, expected max, as of gpus\[0\]"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(change: Callable[[Part], Any], words: str) -> None:
@@ -271,6 +273,18 @@ def test_converting_warns_of_what_a_plan_does_not_do(tmp_path: Path) -> None:
     assert "is no all-reduce" in found.warnings[0] and found.trace.n_ranks == 2
     with pytest.raises(InputError, match="expected at least 64 bytes"):
         front_end("mscclpp").convert([tmp_path / "plan.json"], size="8 B")
+
+
+def test_what_moves_twice_and_unknown_keys_are_said() -> None:
+    plan = copy.deepcopy(PLAN)
+    put = named(plan, "put")
+    put["priority"] = 3
+    ops_of(plan).insert(ops_of(plan).index(put), copy.deepcopy(put))
+    warnings = read_plan(plan).warnings
+    assert len(warnings) == 2
+    assert "priority: key of no known operation, not read" in warnings[0]
+    assert "it moves twice" in warnings[1]
+    assert not read_plan(PLAN).warnings
 
 
 def test_converting_warns_of_a_size_that_the_plan_is_not_for(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from armillary.base.errors import InputError, nearest, one_of
+from armillary.base.hints import misspelt
 from armillary.collective.msccl_xml import Element
 
 Kind = Literal["send", "recv", "reduce", "copy", "wait"]
@@ -57,6 +58,25 @@ COLLECTIVES = {
     "scatter": "scatter",
 }
 """Value of ``coll`` -> operation."""
+PROTOCOLS = ("Simple", "LL", "LL128")
+"""Values of ``proto``, which changes no time here."""
+_ATTRIBUTES = {
+    "algo": (
+        "ngpus",
+        "coll",
+        "nchunksperloop",
+        "inplace",
+        "name",
+        "proto",
+        "nchannels",
+        "redop",
+        "minBytes",
+        "maxBytes",
+    ),
+    "gpu": ("id", "i_chunks", "o_chunks", "s_chunks"),
+    "tb": ("id", "send", "recv", "chan"),
+    "step": ("s", "type", "srcbuf", "srcoff", "dstbuf", "dstoff", "cnt", "depid", "deps", "hasdep"),
+}
 
 
 @dataclass(frozen=True)
@@ -137,6 +157,9 @@ def algo_of(root: Element, file: str) -> Algo:
         InputError: something in it is wrong; the message has the line.
     """
     n = root.number("ngpus", 2)
+    _check_attributes(root)
+    if (proto := root.text("proto", PROTOCOLS[0])) not in PROTOCOLS:
+        raise root.error(f"proto='{proto}': expected {one_of(PROTOCOLS)}{nearest(proto, PROTOCOLS)}")
     coll = root.text("coll")
     if coll not in COLLECTIVES:
         raise root.error(f"coll='{coll}': expected {one_of(COLLECTIVES)}{nearest(coll, COLLECTIVES)}")
@@ -165,6 +188,16 @@ def algo_of(root: Element, file: str) -> Algo:
     # Called for its error only.
     algo.order()
     return algo
+
+
+def _check_attributes(element: Element) -> None:
+    """Refuse attributes that are a typo away from one that is read; others may be of a newer MSCCL."""
+    known = _ATTRIBUTES[element.name]
+    for key in element.attributes:
+        if key not in known and (hint := misspelt(key, known)):
+            raise element.error(f"has an unknown attribute '{key}'{hint}")
+    for child in element.children:
+        _check_attributes(child)
 
 
 def _read_gpu(actions: list[Action], gpu: Element, g: int, n: int, limit: dict[str, int]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from armillary.base.counts import check_count
 from armillary.base.document import Document, read_document
-from armillary.base.hints import KeyPath
+from armillary.base.hints import KeyPath, key_text, misspelt
 from armillary.collective.mscclpp_plan import (
     COLLECTIVES,
     MOST_OPS,
@@ -51,10 +51,23 @@ _TOP = (
 )
 
 
+_KEYS = {
+    "gpu": ("id", "input_chunks", "output_chunks", "scratch_chunks", "threadblocks", "channels", "remote_buffers",
+            "semaphores"),
+    "thread block": ("id", "ops", "channels", "remote_buffer_refs"),
+    "operation": ("name", "src_buff", "dst_buff", "channel_ids", "channel_type", "tbg_info", "reduce_op", "barrier_id",
+                  "num_threadblocks", "semaphore_ids", "ops", "iter_context"),
+    "buffer": ("type", "buffer_id", "index", "size", "switch_channel_id"),
+}  # fmt: skip
+"""What MSCCL++ writes into each; others may be of a newer one, which only a warning says."""
+
+
 class _Reader:
     def __init__(self, document: Document) -> None:
         self.document, self.data, self.count = document, document.data, 0
         self.warnings: list[str] = []
+        self.operator: tuple[str, KeyPath] | None = None
+        self.unknown: set[tuple[str, str]] = set()
 
     def plan(self) -> ExecutionPlan:
         document, data = self.document, self.data
@@ -127,8 +140,35 @@ class _Reader:
             self.document.reject((*place, key), found, "a list of numbers")
         return [self.document.whole((*place, key, at), each, 0, below - 1) for at, each in enumerate(found)]
 
+    def _check_keys(self, data: dict[str, Any], place: KeyPath, kind: str) -> None:
+        """Refuse keys that are a typo away from one that is read, and warn of all others, once each."""
+        for key in data:
+            if key in _KEYS[kind] or (kind, key) in self.unknown:
+                continue
+            if hint := misspelt(key, _KEYS[kind]):
+                raise self.document.error((*place, key), f"unknown key{hint}")
+            self.unknown.add((kind, key))
+            self.warnings.append(str(self.document.error((*place, key), f"key of no known {kind}, not read")))
+
+    def _warn_twice(self, ops: list[Op], op: Op) -> None:
+        """Warn of a put that stands twice in a thread block with nothing between that could change what it moves."""
+        for other in reversed(ops):
+            if other.name not in (*PUTS, *SIGNALS, "flush"):
+                return
+            if op == replace(other, place=op.place):
+                before = key_text(other.place)
+                self.warnings.append(
+                    str(
+                        self.document.error(
+                            op.place, f"moves what {before} has moved to the same place: it moves twice"
+                        )
+                    )
+                )
+                return
+
     def _gpu(self, number: int) -> tuple[tuple[Op, ...], ...]:
         gpu, place = self.numbered[number]
+        self._check_keys(gpu, place, "gpu")
         channels: dict[str, list[Ref]] = {"memory": [], "port": []}
         seen: dict[tuple[str, int], int] = {}
         for at, each in enumerate(self._list(gpu, place, "channels", ())):
@@ -163,6 +203,7 @@ class _Reader:
         remote: list[tuple[int, str]],
         semaphores: int,
     ) -> tuple[Op, ...]:
+        self._check_keys(block, place, "thread block")
         mine: dict[str, list[Ref]] = {"memory": [], "port": []}
         for at, each in enumerate(self._list(block, place, "channels", ())):
             where = (*place, "channels", at)
@@ -197,6 +238,7 @@ class _Reader:
         document = self.document
         self.count += 1
         check_count(self.count, MOST_OPS, f"{document.name}: operations", "fewer")
+        self._check_keys(data, place, "operation")
         name = data.get("name")
         if name in SWITCHED:
             problem = (
@@ -244,9 +286,17 @@ class _Reader:
             blocks = self._number(data, place, "num_threadblocks", 1, 1 << 20, 1)
         elif name in ("sem_acquire", "sem_release"):
             ids = tuple(self._numbers(data, place, "semaphore_ids", semaphores))
-        if data.get("reduce_op", "sum") not in ("sum", "min", "max"):
-            document.choice((*place, "reduce_op"), data["reduce_op"], ("sum", "min", "max"))
-        ops.append(Op(name, sources, targets, used, kind == "port", ids, blocks, part, place))
+        operator = document.choice((*place, "reduce_op"), data.get("reduce_op", "sum"), ("sum", "min", "max"))
+        if name in SUMS:
+            first, there = self.operator = self.operator or (operator, place)
+            if operator != first:
+                raise document.error(
+                    (*place, "reduce_op"), f"got {operator}, expected {first}, as of {key_text(there)}"
+                )
+        op = Op(name, sources, targets, used, kind == "port", ids, blocks, part, place)
+        if name in PUTS:
+            self._warn_twice(ops, op)
+        ops.append(op)
 
     def _spans(
         self, gpu: int, data: dict[str, Any], place: KeyPath, key: str, refs: list[tuple[int, str]]
@@ -254,6 +304,7 @@ class _Reader:
         found = []
         for at, each in enumerate(self._list(data, place, key, ())):
             where = (*place, key, at)
+            self._check_keys(each, where, "buffer")
             if "switch_channel_id" in each:
                 raise self.document.error(
                     where, "an NVLink switch, which is not simulated; expected a buffer"
