@@ -14,6 +14,7 @@ from armillary.explore.sweep.schema import Limits, Varied, sweep_schema
 from armillary.explore.sweep.schema import Sweep as SweepFile
 
 G = "workload.generate."
+OVER = {"platform": {"preset": "dgx-h100"}, "workload": {"collective": "all-reduce", "size": "1 MiB"}}
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "sweep.md"
 
 
@@ -55,6 +56,14 @@ def test_errors_name_file_and_line(study, tmp_path):
         ({"vary": {"platform.network.fabrik.size": [2]}}, "no member 'fabrik' (did you mean 'fabric'?)"),
         ({"vary": {"platform.network.2.size": [2]}}, "no member '2'; it has node, fabric"),
         ({"vary": {G + "parallel.tp": [1, "two"]}}, "got 'two', expected a whole number (value two)"),
+        (
+            {"study": OVER, "vary": {"platform.preset": ["dgx-h100", "dgx-x100"]}},
+            "vary.platform.preset: got 'dgx-x100'",
+        ),
+        (
+            {"study": OVER, "vary": {"platform.network.nvlink.bandwidth": ["9 GB/s", "9 GB"]}},
+            "vary.platform.network.nvlink.bandwidth: got '9 GB', with unknown unit",
+        ),
         ({"vary": {"platform.network.fabric.bandwidth": [50]}}, "expected a bandwidth with a unit"),
         ({"vary": {G + "model": ["llama-3-8"]}}, "no such preset, nor a file (did you mean 'llama-3-8b'?)"),
         (

@@ -13,7 +13,7 @@ from armillary.base.errors import InputError
 from armillary.base.hints import KeyPath
 from armillary.explore.sweep.constraint import OF_COSTS, OF_MODEL, OF_RUN
 from armillary.explore.sweep.facts import known_model
-from armillary.explore.sweep.keys import at
+from armillary.explore.sweep.keys import at, put
 from armillary.explore.sweep.measures import MEASURES
 from armillary.explore.sweep.space import Axis
 from armillary.explore.sweep.sweep import Sweep
@@ -22,6 +22,7 @@ from armillary.platform.files.preset import expand
 from armillary.platform.files.study_schema import StudyFile
 from armillary.workload.plan.request import generate_part
 
+_NETWORK: KeyPath = ("platform", "network")
 _TRIED = 100
 """Most values of an axis that are checked before anything runs."""
 _GENERATE: KeyPath = ("workload", "generate")
@@ -52,6 +53,8 @@ def check_sweep(sweep: Sweep) -> None:
         place = ("vary", list(sweep.document.data.get("vary", {}))[number])
         for value in islice(axis.values, _TRIED):
             changed = axis.put(first.document, value)
+            if problem := _preset_problem(axis, changed):
+                raise sweep.document.error(place, f"{problem} (value {value})")
             named = at(changed, _MODEL)
             if isinstance(named, str) and any(key.path == _MODEL for key in axis.keys):
                 _check_model(sweep, named, sweep.document, place)
@@ -59,6 +62,18 @@ def check_sweep(sweep: Sweep) -> None:
                 # Other problems of this document come from the first point or from a combination.
                 if problem and _is_of(axis, path):
                     raise sweep.document.error(place, f"{problem} (value {value})")
+
+
+def _preset_problem(axis: Axis, changed: Mapping[str, Any]) -> str:
+    """Return why a preset that an axis names is none; whether other keys fit to it is a matter of each point."""
+    for key in axis.keys:
+        if key.path[0] == "platform" and key.path[-1] == "preset":
+            alone = Document("", put({}, key.path, at(changed, key.path)))
+            try:
+                expand(alone, ("platform",))
+            except InputError as error:
+                return str(error).partition(f"{key.path[-1]}: ")[2] or str(error)
+    return ""
 
 
 def _check_model(sweep: Sweep, name: str, document: Document, place: KeyPath) -> None:
@@ -130,7 +145,12 @@ def _problems(document: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
         expanded = expand(own, ("platform",))[0].data
     except InputError:
         return  # each point reports it
-    yield from _found(TypeAdapter(StudyFile), expanded, ())
+    # Over a preset, keys name its dimensions, which the expanded study has as a list.
+    by_name = isinstance(at(document, _NETWORK), Mapping)
+    for path, problem in _found(TypeAdapter(StudyFile), expanded, ()):
+        if by_name and path[:2] == _NETWORK and len(path) > 2:
+            path = (*_NETWORK, at(expanded, (*path[:3], "name")), *path[3:])
+        yield path, problem
     wish = at(document, _GENERATE)
     if isinstance(wish, Mapping):
         yield from _found(TypeAdapter(generate_part()), wish, _GENERATE)
