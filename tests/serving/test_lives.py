@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from armillary.base.errors import InputError
 from armillary.serving import columns as c
+from armillary.serving import lives
 from armillary.serving.changes import Changes, Fail, Scale, changes_of
 from armillary.serving.fleet import routed
 from armillary.serving.lives import Fleet
@@ -311,4 +312,24 @@ def test_what_changes_cannot_be(fail: str, scale: str, words: str) -> None:
 def test_who_fails_too_often_is_told() -> None:
     requests = Requests(np.zeros(1, np.int64), np.array([60]), np.array([4]))
     with pytest.raises(InputError, match="fail: more than 10,000 failures until all requests are served"):
+        Fleet(requests, 1, Engine(8, 2, 4, 200), table(), "round-robin", Changes(Fail(10, 1))).run()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (Changes(Fail(1000, 1000)), "fail: more than 10,000 failures"),
+        (Changes(None, Scale(3, 1, 30_000, 9, 0)), "scale: more than 100,000 looks"),
+    ],
+)
+def test_what_must_happen_too_often_is_refused_before_it_runs(changes: Changes, words: str) -> None:
+    requests = Requests(np.array([0, 10**9]), np.full(2, 10), np.full(2, 20))
+    with pytest.raises(InputError, match=words):
+        Fleet(requests, 4, Engine(64, 2, 4, 200), table(), "round-robin", changes)
+
+
+def test_requests_that_lose_their_replica_without_end_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lives, "MOST_RETURNED", 20)
+    requests = Requests(np.zeros(9, np.int64), np.full(9, 60), np.full(9, 4))
+    with pytest.raises(InputError, match="fail: more than 20 times a request lost its replica"):
         Fleet(requests, 1, Engine(8, 2, 4, 200), table(), "round-robin", Changes(Fail(10, 1))).run()

@@ -24,6 +24,8 @@ EXAMPLES = {"fail": "mtbf=24h,repair=10min", "scale": "target=32,min=1,start=60s
 MOST_TARGET = 10**6
 MOST_FAILURES, MOST_LOOKS = 10_000, 100_000
 """Of one load: after each failure a replica begins anew, which takes some ms."""
+MOST_RETURNED = 2_000_000
+"""Requests that go back to the router; each takes 7 us, so that all take some 15 s."""
 
 
 @dataclass(frozen=True)

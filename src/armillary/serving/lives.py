@@ -20,7 +20,7 @@ import numpy as np
 from armillary.base.errors import InputError
 from armillary.base.jit import Mode
 from armillary.serving import columns as c
-from armillary.serving.changes import MOST_FAILURES, MOST_LOOKS, Changes, Scale
+from armillary.serving.changes import MOST_FAILURES, MOST_LOOKS, MOST_RETURNED, Changes, Scale
 from armillary.serving.fleet import Ahead, mode_of, part_of, require_loops
 from armillary.serving.outcome import Outcome
 from armillary.serving.replica import Engine, Replica, Served
@@ -100,16 +100,17 @@ class Fleet:
         """Begin with all replicas, or with the least that always run.
 
         Raises:
-            InputError: a request can never be served.
+            InputError: a request can never be served, or replicas fail, or are looked at, too often.
             ShortageError: the requests of all replicas need more memory than there is.
         """
         require_loops(requests, replicas, "fewer requests or replicas")
+        _check_often(changes, replicas, int(requests.arrival.max(initial=0)))
         self._mode = mode or mode_of(requests, engine)
         self._requests, self._engine, self._table, self._router = requests, engine, table, router
         self._changes = changes
         self._places = [_Place(changes.fail.times(k) if changes.fail else None) for k in range(replicas)]
         self._events: list[tuple[int, int, int, int]] = []
-        self._failures = self._looks = 0
+        self._failures = self._looks = self._returned = 0
         self._queue: deque[tuple[int, int]] = deque()
         self._ahead, self._last, self._done = Ahead(requests), -1, 0
         self._homes: dict[int, int] = {}
@@ -170,9 +171,7 @@ class Fleet:
             self._looks += 1
             assert self._changes.scale
             if self._looks > MOST_LOOKS:
-                raise InputError(
-                    f"scale: more than {MOST_LOOKS:,} looks until all requests are served, expected a longer every"
-                )
+                raise InputError(_TOO_OFTEN["looks"])
             self._look(at, self._changes.scale)
         elif self._places[k].turn == turn:
             if kind == FAILS:
@@ -196,14 +195,18 @@ class Fleet:
         """Lose a replica: its requests go back, and it is repaired if it was to take more."""
         self._failures += 1
         if self._failures > MOST_FAILURES:
-            raise InputError(
-                f"fail: more than {MOST_FAILURES:,} failures until all requests are served, expected a longer mtbf"
-            )
+            raise InputError(_TOO_OFTEN["failures"])
         place = self._places[k]
         own, more = place.own, place.state == TAKES
         assert own and self._changes.fail
         given = own.given[0]
-        back = [(place.sent[where], place.before[where] + int(given[where])) for where in own.left]
+        left = own.left
+        self._returned += len(left)
+        if self._returned > MOST_RETURNED:
+            raise InputError(
+                f"fail: more than {MOST_RETURNED:,} times a request lost its replica, expected a longer mtbf"
+            )
+        back = [(place.sent[where], place.before[where] + int(given[where])) for where in left]
         self._queue.extendleft(reversed(back))
         self._end(k, at)
         if more:
@@ -370,3 +373,24 @@ def merged(lives: list[Served]) -> Served:
         shared=shared,
     )  # fmt: skip
     return Served(load, **all_of, most_blocks=max(each.most_blocks for each in lives), engine=lives[0].engine)
+
+
+def _check_often(changes: Changes, replicas: int, last: int) -> None:
+    """Refuse what must happen too often until the last request comes, before the time is spent on it.
+
+    Raises:
+        InputError: it does.
+    """
+    if scale := changes.scale:
+        replicas = scale.least
+        if last // scale.every > MOST_LOOKS:
+            raise InputError(_TOO_OFTEN["looks"])
+    # Twice as many are expected: by chance, so many fewer never are.
+    if (fail := changes.fail) and replicas * last > 2 * MOST_FAILURES * (fail.mtbf + fail.repair):
+        raise InputError(_TOO_OFTEN["failures"])
+
+
+_TOO_OFTEN = {
+    "looks": f"scale: more than {MOST_LOOKS:,} looks until all requests are served, expected a longer every",
+    "failures": f"fail: more than {MOST_FAILURES:,} failures until all requests are served, expected a longer mtbf",
+}
