@@ -162,7 +162,7 @@ def test_repeated_rows_give_their_median_and_precisions_are_apart(tmp_path: Path
         table_file(tmp_path, rows, "m,n,k,ms,dtype"), {"time": "ms", "precision": "dtype"}, 1e6, "bf16"
     )
     assert {name: each.ns.tolist() for name, each in found.items()} == {"bf16": [2e6], "fp8": [5e6]}
-    assert notes == ["gemm.csv: 1 rows of precision 'int4' are not used"]
+    assert notes == ["gemm.csv: 1 row of precision 'int4' is not used"]
 
 
 @pytest.mark.parametrize(

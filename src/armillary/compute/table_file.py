@@ -87,7 +87,10 @@ def read_rows(
         raise InputError(
             f"{path}: precision: got {next(iter(left_out))!r}, expected rows of some of {', '.join(PRECISIONS)}"
         )
-    notes = [f"{path.name}: {n} rows of precision '{word}' are not used" for word, n in left_out.items()]
+    notes = [
+        f"{path.name}: {n} row{'s' * (n > 1)} of precision '{word}' {'are' if n > 1 else 'is'} not used"
+        for word, n in left_out.items()
+    ]
     return rows, notes
 
 

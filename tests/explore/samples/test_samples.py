@@ -17,6 +17,7 @@ from armillary.base.errors import InputError
 from armillary.explore.samples import run as sampling
 from armillary.explore.samples.draw import draw, machine, normal_levels
 from armillary.explore.samples.quantiles import interval, quantile
+from armillary.explore.samples.words import says
 from armillary.platform.files.native import load_study
 from armillary.platform.model import Platform
 from armillary.platform.network import Dimension
@@ -216,3 +217,10 @@ def test_large_samples_are_retimed_and_compared_with_simulations(
     assert retimed.checks > 0
     assert retimed.ticks == pytest.approx(simulated.ticks, rel=0.03)
     assert (armillary.sample(work, loaded.platform, 4, workers=2).ticks == retimed.ticks).all()
+
+
+def test_a_last_group_that_is_smaller_is_said() -> None:
+    four = platform(4, None)
+    assert "10 % of groups of 3 NPUs (the last 1) take" in says("stragglers", Stragglers(0.1, 0.2, 3), four)
+    assert says("clock", Clock(0.1, per=3), four).endswith("for each 3 NPUs (the last 1)")
+    assert says("clock", Clock(0.1, per=2), four).endswith("for each 2 NPUs")

@@ -319,7 +319,7 @@ def _table(metric: Metric, paths: Iterable[Path], progress: Progress) -> Table:
         "takes (gpt-oss on vLLM with 4 clients), what a step of TensorRT-LLM holds, its fp8 GEMMs beside their "
         "tables, that MiniMax's norm of queries and keys is summed over devices, which devices fuse norms, whose table "
         "experts take (int4, mxfp4, fp8 of blocks on B200), fp8 caches of Qwen3-32B, and which runs are left out.",
-        *(f"Left out: {count} rows, {why}." for why, count in aside.most_common()),
+        *(f"Left out: {count} row{'s' * (count > 1)}, {why}." for why, count in aside.most_common()),
     )
     title = {
         "tpot": "Mean time per token of serving runs",

@@ -17,7 +17,8 @@ def says(name: str, cause: Any, platform: Platform) -> str:
         return f"{100 * cause.spread:g} % of kernel times, {cause.shape}, {levels}, for {units}"
     if isinstance(cause, Background):
         return f"0 to {100 * cause.most:g} % of {_dimension(cause, platform)} taken, for {units}"
-    share = f"{100 * cause.share:g} % of {'NPUs' if cause.per == 1 else f'groups of {cause.per} NPUs'}"
+    groups = f"groups of {cause.per} NPUs{_last(cause.per, platform.npus)}"
+    share = f"{100 * cause.share:g} % of {'NPUs' if cause.per == 1 else groups}"
     if cause.per >= platform.npus:
         share = f"{100 * cause.share:g} % of steps"
     if isinstance(cause, LinkFlaps):
@@ -30,7 +31,12 @@ def says(name: str, cause: Any, platform: Platform) -> str:
 def _units(per: int, npus: int) -> str:
     if per >= npus:
         return "the machine"
-    return "each NPU" if per == 1 else f"each {per} NPUs"
+    return "each NPU" if per == 1 else f"each {per} NPUs{_last(per, npus)}"
+
+
+def _last(per: int, npus: int) -> str:
+    """Return what says that the last group is smaller than the others, where it is."""
+    return f" (the last {npus % per})" if npus % per else ""
 
 
 def _dimension(cause: Any, platform: Platform) -> str:

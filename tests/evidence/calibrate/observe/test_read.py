@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from armillary.base.errors import InputError
+from armillary.evidence.calibrate.observe.machine import _decided
 from armillary.evidence.calibrate.observe.profile import read_profile
 from armillary.evidence.calibrate.observe.read import kind_of, observe
 from armillary.evidence.calibrate.observe.steps import MOST_PLANS, read_steps
@@ -141,3 +142,11 @@ def test_profiles_of_several_ranks_are_one_call(put: Put) -> None:
     found = observe([put("a.json", profile(30)), put("b.json", profile(20))])
     (sample,) = found.collectives(per_node=8)
     assert (sample.per_node, sample.nodes, sample.size, sample.ns) == (8, 2, 4096, 20_000)
+
+
+def test_one_is_no_several() -> None:
+    assert _decided(1, "observed shape", "rate") == "1 observed shape, which decides rate"
+    assert (
+        _decided(2, "observed case", "no constant", " (x)")
+        == "2 observed cases (x), which decide no constant"
+    )

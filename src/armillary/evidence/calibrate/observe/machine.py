@@ -230,7 +230,7 @@ def _assumptions(observed: Observed, parts: _Parts, steps: Steps | None, softwar
         for name, fit in parts.kernels.fits.items():
             rest = f"the others are those of {like}" if base else "other kernels follow from these"
             found.append(
-                f"GEMMs in {name} follow {fit.shapes} observed shapes, which decide {_some(fit.free)}; {rest}"
+                f"GEMMs in {name} follow {_decided(fit.shapes, 'observed shape', _some(fit.free))}; {rest}"
                 + _held(fit.mean)
             )
         said = f"those of {like}" if base else "taken to start, compute and move bytes as GEMMs do"
@@ -255,7 +255,7 @@ def _assumptions(observed: Observed, parts: _Parts, steps: Steps | None, softwar
     else:
         rest = f"the others are those of {steps.base}" if steps.base else "the others add nothing"
         found.append(
-            f"steps follow {len(steps.rows)} measured plans, which decide {_some(steps.names)}; {rest}"
+            f"steps follow {_decided(len(steps.rows), 'measured plan', _some(steps.names))}; {rest}"
             + _held(steps.held_out)
         )
     return found
@@ -264,9 +264,11 @@ def _assumptions(observed: Observed, parts: _Parts, steps: Steps | None, softwar
 def _of_network(network: Network, like: str) -> list[str]:
     places = sorted({place for _, place in network.fit.measured})
     seen = sorted({operation for operation, _ in network.fit.measured})
+    about = f"{', '.join(seen)}; {format_bytes(network.least)} to {format_bytes(network.most)}"
+    moved = f"{network.moved} constant{'s' * (network.moved != 1)}"
     found = [
-        f"collectives follow {network.cases} observed cases ({', '.join(seen)}; {format_bytes(network.least)} to "
-        f"{format_bytes(network.most)}), which decide {network.moved} constants" + _held(network.mean)
+        f"collectives follow {_decided(network.cases, 'observed case', moved, f' ({about})')}"
+        + _held(network.mean)
     ]
     lacking = [
         name for name in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all") if name not in seen
@@ -277,6 +279,15 @@ def _of_network(network: Network, like: str) -> list[str]:
     if places == [INSIDE] and network.fit.mechanism is not None:
         found.append(f"no collective between nodes was observed: as on {like}")
     return found
+
+
+def _decided(count: int, noun: str, what: str, about: str = "") -> str:
+    """Return "3 NOUNs ABOUT, which decide WHAT", or the same of one."""
+    return (
+        f"{count} {noun}{about}, which decides {what}"
+        if count == 1
+        else f"{count} {noun}s{about}, which decide {what}"
+    )
 
 
 def _some(names: Sequence[str]) -> str:

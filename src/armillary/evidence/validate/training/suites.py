@@ -68,7 +68,7 @@ def _once(files: Iterable[Iterable[Case]]) -> list[Case]:
 def _assumed(cases: Sequence[Case]) -> Iterator[str]:
     """Yield what readers chose as rows leave it out, with the number of rows."""
     counts = Counter(each for case in cases if case.model is not None for each in case.assumed)
-    yield from (f"Assumed of {count} rows: {text}." for text, count in counts.most_common())
+    yield from (f"Assumed of {count} row{'s' * (count > 1)}: {text}." for text, count in counts.most_common())
 
 
 def _apart(table: Table, cases: Sequence[Case]) -> Iterator[Table]:
