@@ -159,3 +159,19 @@ def test_what_has_no_effect_in_some_points_is_said(tmp_path: Path) -> None:
     code, text = call(path)
     assert code == 0 and "warning: experts.dispatcher deepep has no effect: with ep 1" in text, text
     assert "(1 of the 2 points above)" in text
+    code, text = call(path, "--dry-run")
+    assert code == 0 and "experts.dispatcher deepep has no effect: with ep 1" in text, text
+    assert "(1 of the first 2 points)" in text
+
+
+def test_a_dry_run_says_that_a_collective_has_no_kernels(tmp_path: Path) -> None:
+    path = tmp_path / "peak.yaml"
+    path.write_text(
+        "study: {platform: {preset: dgx-h100}, workload: {collective: all-reduce, size: 1 MiB}}\n"
+        "vary: {platform.npu.peak: [1 PFLOP/s, 2 PFLOP/s]}\n"
+    )
+    code, text = call(path, "--dry-run")
+    assert (
+        code == 0
+        and "platform.npu.peak has no effect on time: a collective alone has no kernels (2 of" in text
+    )

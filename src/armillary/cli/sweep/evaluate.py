@@ -98,7 +98,7 @@ def command(
     sweep = load_sweep(file)
     sweep.space.check_size()
     if dry_run:
-        _screen(sweep, executor, workers)
+        _screen(sweep, executor, workers, top)
         return
     begun = time.monotonic()
     # Beside the sweep, so that the same command finds it again.
@@ -141,22 +141,29 @@ def _write(results: Results, name: str, path: Path) -> None:
         {"html": views.write_html, "plot": views.picture}[name](results.rows, results.sweep, path)
 
 
-def _screen(sweep: Sweep, executor: str, workers: int | None) -> None:
-    """Print how many points would be simulated, and why others would not."""
+def _screen(sweep: Sweep, executor: str, workers: int | None, top: int) -> None:
+    """Print how many points would be simulated, why others would not, and what of the first has no effect."""
     from armillary.explore.runner import screen
+    from armillary.explore.runner.results import without_effect_at
     from armillary.explore.views import why_not
 
     rejected = []
-    left = 0
+    left, first = 0, list[int]()
     with _bars() as tell:
-        for _, row in screen(sweep, sweep.space.points(), executor=executor, workers=workers, progress=tell):
+        for point, row in screen(
+            sweep, sweep.space.points(), executor=executor, workers=workers, progress=tell
+        ):
             # Screening says None for points that would be simulated.
             left += row is None
+            if row is None and len(first) < top:
+                first.append(point.number)
             rejected += [row] if row else []
     total = left + len(rejected)
     say(f"{total:,} points: {left:,} to simulate, {len(rejected):,} rejected")
     if rejected:
         show_table(why_not(rejected))
+    for text, count in without_effect_at(sweep, first).items():
+        say(f"warning: {text} ({count:,} of the first {len(first):,} points)", err=True)
 
 
 def _present(results: Results, counts: Counts, top: int, place: Path, seconds: float) -> None:

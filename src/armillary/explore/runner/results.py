@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from armillary.base.errors import InputError
 from armillary.base.files import write_text
+from armillary.base.hints import KeyPath
 from armillary.base.text import csv_text
 from armillary.explore.runner.run import Progress, run
 from armillary.explore.runner.store import Store
+from armillary.explore.sweep.keys import at
 from armillary.explore.sweep.load import load_sweep
 from armillary.explore.sweep.measures import MEASURES
 from armillary.explore.sweep.point import Row
@@ -30,6 +32,27 @@ if TYPE_CHECKING:
     import pandas
 
     from armillary.explore.runner.executor import Executor
+
+
+_OF_KERNELS: tuple[KeyPath, ...] = (("platform", "npu", "peak"), ("platform", "compute"))
+"""Where keys stand that change kernels alone."""
+
+
+def without_effect_at(sweep: Sweep, numbers: Iterable[int]) -> Counter[str]:
+    """Return what points say without an effect, a sentence each -> in how many of them."""
+    found: Counter[str] = Counter()
+    varied = {key.text: key.path for axis in sweep.space.axes for key in axis.keys}
+    for number in numbers:
+        document = sweep.space.at(number).document
+        plan = prepare(document, sweep.base.path or Path("study")).plan
+        found.update(without_effect(plan) if plan else ())
+        if at(document, ("workload", "collective")) is not None:
+            found.update(
+                f"{text} has no effect on time: a collective alone has no kernels"
+                for text, path in varied.items()
+                if any(path[: len(place)] == place for place in _OF_KERNELS)
+            )
+    return found
 
 
 @dataclass(frozen=True)
@@ -63,13 +86,7 @@ class Results:
 
     def without_effect(self, top: int) -> Counter[str]:
         """Return what the `top` best points say without an effect, a sentence each -> in how many of them."""
-        found: Counter[str] = Counter()
-        for row in self.ranked[:top]:
-            plan = prepare(
-                self.sweep.space.at(row.number).document, self.sweep.base.path or Path("study")
-            ).plan
-            found.update(without_effect(plan) if plan else ())
-        return found
+        return without_effect_at(self.sweep, [row.number for row in self.ranked[:top]])
 
     @property
     def columns(self) -> list[str]:
