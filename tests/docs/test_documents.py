@@ -99,6 +99,11 @@ def same(expected: str, got: str) -> bool:
 PATCHED = {"ten-changes.md"}
 """Pages whose commands run with patches applied, in `tests/newcomer`."""
 LONG = {
+    "calibrate-your-cluster.md",
+    "comparison.md",
+    "extrapolate.md",
+    "obfuscate.md",
+    "reproduce.md",
     "calibrate-training.md",
     "networks.md",
     "in-network.md",

@@ -246,7 +246,7 @@ def test_bytes_of_ddp_are_those_of_the_buckets(shared: Path, runs: dict[str, Con
 @pytest.mark.parametrize(
     "path",
     [
-        "hta/df_index_resolver/df_index_resolver.json.gz",
+        pytest.param("hta/df_index_resolver/df_index_resolver.json.gz", marks=pytest.mark.slow),
         "hta/mtia_inference_trace/mtia_inference_rank_0.json.gz",
         "hta/amd_trace/mi250_minitoy_train_ROCm6_2_kineto.json.gz",
     ],
@@ -277,6 +277,7 @@ GPU_FILES = {
     "hta/df_index_resolver/df_index_resolver.json.gz": {"ALL_REDUCE": 2020},
 }
 """By file of a GPU: its communication kernels, by the call around each, or by their own names."""
+LARGE = ("hta/df_index_resolver/df_index_resolver.json.gz", "hta_trace_diff/control/control.json.gz")
 UNKNOWN = {
     "hta_trace_diff/test/test.json.gz": 4,  # launched before the trace began
     "hta/negative_queue_length_values_check/rank0.json.gz": 5,
@@ -284,7 +285,9 @@ UNKNOWN = {
 }
 
 
-@pytest.mark.parametrize("name", GPU_FILES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LARGE)) for name in GPU_FILES]
+)
 def test_each_kernel_of_communication_is_one_node_with_the_bytes_of_its_call(shared: Path, name: str) -> None:
     converted = convert([shared / "traces" / name])
     graph = converted.trace.graph(0)

@@ -156,6 +156,7 @@ def test_dctcp_keeps_the_queue_at_the_mark() -> None:
     assert depth[30_000] < 0.5 * depth[120_000]
 
 
+@pytest.mark.slow
 def test_cubic_wins_back_a_large_window_sooner() -> None:
     narrow = Wiring("narrow", 2)
     switch = narrow.tier("switch", 1)

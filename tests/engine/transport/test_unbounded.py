@@ -71,6 +71,7 @@ def test_every_event_agrees(routing: Routing, options: Packet, messages: list[Of
     compare(options, routing, messages, "interpreted")
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(*CASES)
 def test_every_event_agrees_with_compiled(routing: Routing, options: Packet, messages: list[Offer]) -> None:

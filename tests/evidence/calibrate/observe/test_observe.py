@@ -55,6 +55,7 @@ def mine(folder: Path) -> Found:
     return found
 
 
+@pytest.mark.slow
 def test_constants_are_found_again(mine: Found, truth: known.Truth) -> None:
     assert mine.kernels is not None and mine.network is not None
     fit, own = mine.kernels.gpu.gemm["bf16"], truth.gpu.gemm["bf16"]
@@ -142,6 +143,7 @@ def test_the_machine_file_is_a_machine(mine: Found, folder: Path) -> None:
     assert any("64 observed shapes" in text for text in found.assumptions)
 
 
+@pytest.mark.slow
 def test_two_plans_move_one_constant_and_none_ends_at_a_bound(folder: Path, truth: known.Truth) -> None:
     plans = [{"batch": batch, "microbatch": 1, "sequence": 512, "parallel": {"tp": 4}} for batch in (4, 8)]
     known.write_steps(folder / "steps.yaml", truth, plans)
