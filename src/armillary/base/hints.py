@@ -14,7 +14,7 @@ KeyPath = tuple[str | int, ...]
 _SHORT = reprlib.Repr()  # stays short where YAML aliases make a value endless
 _SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 60
 _LONGEST_WORD = 100
-_MOST_CHOICES = 3
+_MOST_CHOICES = 4
 _ALIKE = 0.5
 """Of `difflib`: 1 is the same word."""
 _TYPO = 0.9

@@ -148,7 +148,9 @@ def _cut(entries: list[int | _Group], labels: Sequence[str]) -> list[int | _Grou
     """Return at most `FEW` entries: those there are, or groups of as many that follow each other."""
     if len(entries) <= FEW:
         return entries
-    levels = math.ceil(math.log(len(entries), FEW))
+    levels = 1
+    while FEW**levels < len(entries):
+        levels += 1
     # As many on each level: 65 are nine groups of seven, not three of 24.
     length = math.ceil(len(entries) / math.ceil(len(entries) ** (1 / levels)))
     runs = [entries[at : at + length] for at in range(0, len(entries), length)]

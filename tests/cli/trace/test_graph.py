@@ -18,8 +18,8 @@ def test_files(inputs, call):
 
 
 def test_collapsed(inputs, call):
-    result = call("trace graph step.0.et -o step.html --max-nodes 1")
-    assert result.stderr == "wrote step.html: 2 nodes in 2 boxes by lanes, 1 edges\n"
+    result = call("trace graph step.0.et -o step.svg --max-nodes 1")
+    assert result.stderr == "wrote step.svg: 2 nodes in 2 boxes by lanes, 1 edges\n"
     result = call("trace graph step.0.et -o step.dot --collapse names")
     assert "2 nodes in 2 boxes by names" in result.stderr
 

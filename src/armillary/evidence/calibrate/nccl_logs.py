@@ -53,9 +53,10 @@ _ROUNDED = 0.011
 def contradicts(stated: float, rate: float) -> bool:
     """Tell whether a stated rate in GB/s cannot be that of bytes and time.
 
-    Versions of 2018 count what is moved, of two ranks half of the bytes; a wrong unit is off by a thousand.
+    Versions of 2018 count what is moved, of two ranks half of the bytes; a wrong unit is off by a thousand. A rate of 0
+    is none: it stands where nobody computed it.
     """
-    return not rate / 3 - _ROUNDED <= stated <= 3 * rate + _ROUNDED
+    return stated != 0 and not rate / 3 - _ROUNDED <= stated <= 3 * rate + _ROUNDED
 
 
 def program_of(text: str) -> str:
