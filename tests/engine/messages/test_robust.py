@@ -186,7 +186,7 @@ def test_tables_with_a_hole_or_a_circle(run: Callable[..., Timeline]) -> None:
     for line, problem in (
         ("npu 0,npu 1,sw 3", "expected a neighbour"),
         ("npu 0,npu 1,sww 0", "did you mean 'sw 0'"),
-        ("npu 0,npu 1", "expected node, destination, next"),
+        ("npu 0,npu 1", "2 values, expected 3"),
     ):
         with pytest.raises(InputError, match=rf"platform.topology.table: .*table.csv:2: .*{problem}"):
             run("flow", ROUND, [(0, 1, 0)], ring=ring, table=f"node,destination,next\n{line}\n")
