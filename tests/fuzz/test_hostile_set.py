@@ -110,6 +110,7 @@ def test_the_set_is_large_and_has_all_readers() -> None:
     assert len({one.kind for one in made}) >= 42
 
 
+@pytest.mark.slow
 def test_what_is_broken_was_good(folder: Path) -> None:
     """Of a file that is refused as it is, breaking it further tells nothing."""
     refused = {}

@@ -181,6 +181,7 @@ def test_a_browser_shows_the_page(graph, tmp_path, dump):
     assert "waits for (1)" in document and "needed by (1)" in document
 
 
+@pytest.mark.slow
 @pytest.mark.shared
 def test_real_traces(shared, tmp_path):
     """The 18,050-node trace whose DOT the official tool does not finish in 300 s; networkx counts the edges."""

@@ -47,7 +47,7 @@ def test_measured_and_derived_devices_have_bars_of_their_own(tmp_path):
         # All its devices: a minute.
         pytest.param("nccl-single-node", "nccl_single_node.csv", marks=pytest.mark.slow),
         ("nccl-echo", "echo_a100_40g_allreduce.csv"),
-        ("nccl-xxrjun", "xxrjun_h100_nccl_sizes.csv"),
+        pytest.param("nccl-xxrjun", "xxrjun_h100_nccl_sizes.csv", marks=pytest.mark.slow),
     ],
 )
 def test_unseen_sizes_meet_the_bar(name, file, shared):
@@ -60,6 +60,7 @@ def test_unseen_sizes_meet_the_bar(name, file, shared):
             assert mean(part) < part.bar.mean
 
 
+@pytest.mark.slow
 def test_unseen_devices_meet_the_bar(shared):
     table = run("nccl-unseen-device", shared / "measured" / "nccl_single_node.csv")
     assert mean(table) < table.bar.mean

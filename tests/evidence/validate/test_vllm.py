@@ -173,6 +173,7 @@ def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
         validate(data=[tmp_path])
 
 
+@pytest.mark.slow
 @pytest.mark.shared
 @pytest.mark.skipif(not SHARED.is_dir(), reason="no reference data")
 def test_the_measured_runs() -> None:

@@ -100,7 +100,7 @@ BLOCKS = 4 * 198_272
         ("tp2", "tp", 2 * 8 * 4 * 64 * 128),
     ],
 )
-@pytest.mark.parametrize("size", [8, 64, 256])
+@pytest.mark.parametrize("size", [8, *(pytest.param(size, marks=pytest.mark.slow) for size in (64, 256))])
 def test_a_rank_sends_what_a_ring_sends(shared: Path, name: str, axis: str, whole: int, size: int) -> None:
     known = recognise(read(shared, name))[0]
     made = extrapolate(known, {axis: size}).trace
@@ -111,6 +111,7 @@ def test_a_rank_sends_what_a_ring_sends(shared: Path, name: str, axis: str, whol
     assert 0.9 * ticks(known) < found.total_ticks < 1.1 * ticks(known)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ddp4", "fsdp4", "tp2"])
 def test_kernels_take_as_long_as_there_are_samples(shared: Path, name: str) -> None:
     """The host's own time between them stays, so a step of four times the samples takes less than that as long."""
@@ -124,6 +125,7 @@ def test_kernels_take_as_long_as_there_are_samples(shared: Path, name: str) -> N
     assert 1.5 * ticks(known) < ticks(made) < 4 * ticks(known)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "axis", "size"), [("ddp4", "dp", 4), ("fsdp4", "dp", 4), ("tp2", "tp", 2)])
 def test_one_rank_stands_for_all(shared: Path, name: str, axis: str, size: int) -> None:
     trace = read(shared, name)

@@ -70,6 +70,7 @@ def test_features_are_finite_and_of_one_length() -> None:
     assert np.isfinite(found).all()
 
 
+@pytest.mark.slow
 def test_an_evaluation_compares_settings(tmp_path: Path) -> None:
     found = evaluate(12, seed=2, settings=(Setting("names", LEVELS[1]), Setting("level 3", LEVELS[3])))
     names, hidden = found.outcomes

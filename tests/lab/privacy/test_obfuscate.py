@@ -76,6 +76,7 @@ def test_files_of_ranks_are_obfuscated_alike(tmp_path: Path) -> None:
     assert len({made.trace.graphs[graph].n_nodes for graph in made.trace.rank_graph}) <= 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parallel", [Parallel(cp=4, tp=2), Parallel(cp=4, pp=2)])
 def test_rings_in_files_do_not_show_layers(tmp_path: Path, parallel: Parallel) -> None:
     """Messages of context parallelism name ranks in files; both ends join the same ones, and layers do not show."""

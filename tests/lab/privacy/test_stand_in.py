@@ -49,6 +49,7 @@ def test_nothing_but_times_goes_in() -> None:
     assert other.trace.graphs[0].n_nodes != made.trace.graphs[0].n_nodes
 
 
+@pytest.mark.slow
 def test_a_time_that_cannot_be_met_is_refused(tmp_path: Path) -> None:
     b = GraphBuilder()
     b.all_reduce("r", 100, after=[b.compute("k", flops=10, bytes=10)])
