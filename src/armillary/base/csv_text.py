@@ -92,3 +92,11 @@ def nearest_columns(header: Sequence[str], formats: Mapping[str, Sequence[str]])
     name = max(formats, key=lambda each: len({*formats[each]} & {*header}))
     missing = ", ".join(f"'{each}'{nearest(each, header)}" for each in formats[name] if each not in header)
     return f"the nearest is {name}, but there is no {missing}"
+
+
+def number_in(text: str | None) -> float | None:
+    """Return the number of a cell, None of what is none."""
+    try:
+        return float(text or "")
+    except ValueError:
+        return None

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from armillary.base.csv_text import number_in
 from armillary.base.errors import InputError
 from armillary.evidence.calibrate.samples import Sample
 
@@ -165,14 +166,6 @@ def _row(where: str, line: str, names: list[str]) -> tuple[int, float] | None:
             f"{where}: #wrong: got {rest['#wrong']}, expected 0: what was moved is wrong, so its time means nothing"
         )
     return size, microseconds * 1e3
-
-
-def number_in(text: str | None) -> float | None:
-    """Return the number of a cell, None of what is none."""
-    try:
-        return float(text or "")
-    except ValueError:
-        return None
 
 
 def _who(

@@ -6,10 +6,17 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from armillary.base.csv_text import CsvRows, check_columns, check_separator, check_width, nearest_columns
+from armillary.base.csv_text import (
+    CsvRows,
+    check_columns,
+    check_separator,
+    check_width,
+    nearest_columns,
+    number_in,
+)
 from armillary.base.errors import InputError
 from armillary.collective.fitted.regimes import share
-from armillary.evidence.calibrate.nccl_logs import PROGRAMS, contradicts, number_in, read_log
+from armillary.evidence.calibrate.nccl_logs import PROGRAMS, contradicts, read_log
 from armillary.evidence.calibrate.samples import Sample, measured_text
 
 SINGLE_NODE = ("device", "nccl", "op", "dtype", "gpus", "bytes", "us", "busbw_GBps")

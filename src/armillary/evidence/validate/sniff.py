@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from armillary.base.csv_text import CsvRows, check_separator, nearest_columns
+from armillary.base.csv_text import CsvRows, check_separator, nearest_columns, number_in
 from armillary.base.errors import InputError
 from armillary.base.json_text import parse_json
 from armillary.base.packing import read_unpacked
@@ -100,20 +100,12 @@ def _first_lines(path: Path, between: str = ",") -> list[list[str]]:
             above.append(_cells(path, number, line, between))
     names = [one for one in above if len(one) == len(cells) > 1]
     # A number is no name of a column: the names were to stand above, in a comment of another width.
-    if above and not names and any(_is_number(cell) for cell in cells):
+    if above and not names and any(number_in(cell) is not None for cell in cells):
         raise InputError(
             f"{path}:{lines[place][0]}: {len(cells)} values, expected names of columns, or {len(above[-1])} values "
             f"as in line {lines[place - 1][0]}"
         )
     return [*names, cells]
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _cells(path: Path, number: int, line: str, between: str) -> list[str]:
