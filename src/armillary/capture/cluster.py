@@ -295,16 +295,24 @@ def _chunks() -> None:
 
 
 def _meshes() -> None:
-    """Compare meshes by the identity of their ranks first: DTensor compares those of all ranks at every operator."""
+    """Let meshes of one root share what they know of its ranks: DTensor makes and compares hundreds of meshes.
+
+    PyTorch compares the ranks of all, and searches them for its own, which takes most of a capture of 100,000 ranks.
+    """
 
     class Ranks(tuple[int, ...]):
+        hashed: int | None = None
+
         def __eq__(self, other: object) -> bool:
             return self is other or tuple.__eq__(self, other)
 
         def __ne__(self, other: object) -> bool:
             return self is not other and tuple.__ne__(self, other)
 
-        __hash__ = tuple.__hash__
+        def __hash__(self) -> int:
+            if self.hashed is None:
+                self.hashed = tuple.__hash__(self)
+            return self.hashed
 
     mesh = torch_part("distributed.device_mesh").DeviceMesh
     init = mesh.__init__
@@ -320,6 +328,19 @@ def _meshes() -> None:
             self._flatten_rank_map = known[id(of)][1]
 
     mesh.__init__ = made
+    if not hasattr(mesh, "_compute_coordinate_on_dim"):
+        return
+    search = mesh._compute_coordinate_on_dim
+    places: dict[tuple[int, Any, int], tuple[Any, Any]] = {}
+
+    def place(self: Any) -> Any:
+        of = self._rank_map
+        key = id(of), self._layout, self._rank
+        if key not in places:
+            places[key] = of, search(self)
+        return places[key][1]
+
+    mesh._compute_coordinate_on_dim = place
 
 
 def _flat_parameters() -> None:

@@ -103,6 +103,7 @@ struct Numbers : GeneratorImpl {
 at::Generator numbers(DeviceIndex index) { return at::make_generator<Numbers>(index < 0 ? current : index); }
 
 struct Hooks : at::CUDAHooksInterface {
+  void init() const override {}
   const at::Generator& getDefaultGenerator(DeviceIndex index) const override {
     static at::Generator all[MOST];
     int at = index < 0 ? current : index;

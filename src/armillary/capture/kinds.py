@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,6 +96,18 @@ def _bytes(shaped: Shaped) -> int:
 def shaped(tensor: Any) -> Shaped:
     """Return shape and type of a tensor."""
     return tuple(map(int, tensor.shape)), str(tensor.dtype).removeprefix("torch.")
+
+
+def bytes_of(tensor: Any) -> int:
+    """Return the bytes of a tensor's elements."""
+    return int(tensor.numel()) * int(tensor.element_size())
+
+
+def plain(value: Any) -> Any:
+    """Return what tells two calls apart by an argument that is no tensor."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    return "nan" if isinstance(value, float) and math.isnan(value) else str(value)[:80]
 
 
 def _arguments(torch: Any, func: Any, args: Any, kwargs: Any) -> tuple[Arguments, tuple[Shaped, ...]]:

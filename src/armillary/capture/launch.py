@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import random
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
@@ -21,14 +18,13 @@ from armillary.base.posix import needs_posix
 from armillary.base.reading import read_plain
 from armillary.capture import cluster
 from armillary.capture.device import DEFAULT, fake_device
+from armillary.capture.forks import POLL_SECONDS, Forks
 from armillary.capture.inputs import unchanged
-from armillary.capture.library import library
 from armillary.capture.log import FORMAT, Log, path_of, read
 from armillary.capture.mesh import mesh_of, needs_mesh
 from armillary.capture.script import REFUSED
 from armillary.capture.session import STEP
 from armillary.capture.summary import classes, witnesses
-from armillary.convert.torch_import import import_torch
 
 TOGETHER = 2
 """Processes that compute at a time; those that wait for a message of another rank do not count."""
@@ -38,7 +34,6 @@ MOST_RANKS = 256
 """Ranks of which each is run, where nothing follows from the others."""
 MOST_PRINTED = 1_000_000
 """Characters of what a rank printed that are kept where it failed."""
-_POLL_SECONDS = 0.05
 
 
 def capture_script(
@@ -86,8 +81,6 @@ def capture_script(
             f"{len(run)} ranks are to run, expected at most {MOST_RANKS}, such as one of each kind"
         )
     found = fake_device(device)
-    # Compiled here, once, and not by every rank.
-    library(import_torch("armillary capture"))
     make_folder(target)
     said: dict[str, object] = {
         "script": script, "digest": "" if module else hashlib.sha256(read_plain(script)).hexdigest(),
@@ -201,7 +194,8 @@ class _Processes:
 
     def __init__(self, folder: Path, mail: Path, options: dict[str, object], words: list[str]) -> None:
         self._folder, self._mail, self._options, self._words = folder, mail, options, words
-        self._running: dict[int, subprocess.Popen[bytes]] = {}
+        self._forks: Forks | None = None
+        self._running: set[int] = set()
         self._begun: set[int] = set()
         self.done: set[int] = set()
         self.alike: list[list[int]] = []
@@ -210,9 +204,8 @@ class _Processes:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in self._running.values():
-            process.kill()
-            process.wait()
+        if self._forks is not None:
+            self._forks.close()
 
     def logs(self) -> list[Log]:
         """Return what was recorded so far."""
@@ -238,13 +231,13 @@ class _Processes:
                 rank = queue.pop(0)
                 if rank not in self._begun:
                     self._begun.add(rank)
-                    self._running[rank] = self._start(rank)
-            for rank, process in list(self._running.items()):
-                if process.poll() is not None:
-                    del self._running[rank]
-                    self._check(rank, process.returncode)
-                    self.done.add(rank)
-            time.sleep(_POLL_SECONDS)
+                    self._running.add(rank)
+                    self._ranks.begin(rank, self.alike, printed(self._mail, rank))
+            for rank, status in self._ranks.ended().items():
+                self._running.remove(rank)
+                self._check(rank, status)
+                self.done.add(rank)
+            time.sleep(POLL_SECONDS)
 
     def _as_it_was(self, rank: int) -> bool:
         """Return whether a rank is there, of files and an environment that are still the same."""
@@ -260,18 +253,12 @@ class _Processes:
     def _waits(self, rank: int) -> Path:
         return self._mail / f"{cluster.WAITING}{rank}"
 
-    def _start(self, rank: int) -> subprocess.Popen[bytes]:
-        ranks = self._options["ranks"]
-        assert isinstance(ranks, int)
-        # No GPU: one that is there would be seen beside those that are not.
-        environment = {**os.environ, **cluster.environment(rank, ranks), "CUDA_VISIBLE_DEVICES": ""}
-        options = {**self._options, "rank": rank, "alike": self.alike}
-        line = [sys.executable, "-m", "armillary.capture.script", json.dumps(options), *self._words]
-        # What the script prints is no output of ours; it is shown where the rank fails.
-        with printed(self._mail, rank).open("wb") as out:
-            return subprocess.Popen(
-                line, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT
-            )
+    @property
+    def _ranks(self) -> Forks:
+        """The process that starts ranks, if none is there before."""
+        if self._forks is None:
+            self._forks = Forks(self._options, self._words, self._mail / "forks.txt")
+        return self._forks
 
     def _check(self, rank: int, status: int) -> None:
         refused, out = self._mail / f"{REFUSED}{rank}", printed(self._folder, rank)

@@ -11,7 +11,9 @@ from functools import cache
 from threading import RLock
 from typing import Any, Protocol
 
+from armillary.base.errors import InputError
 from armillary.capture.kinds import kept
+from armillary.capture.leaves import leaves_of
 from armillary.capture.rules import rules
 from armillary.capture.sizes import Sizes
 from armillary.capture.values import Values
@@ -51,7 +53,7 @@ def mode_of(torch: Any, recorder: Recorder) -> Any:
     FakeTensor: Any = torch_part("_subclasses.fake_tensor").FakeTensor
     AsyncCollectiveTensor: Any = torch_part("distributed._functional_collectives").AsyncCollectiveTensor
     TorchDispatchMode: Any = torch_part("utils._python_dispatch").TorchDispatchMode
-    aten, functional, leaves = torch.ops.aten, torch.ops._c10d_functional, torch.utils._pytree.tree_leaves
+    aten, functional, leaves = torch.ops.aten, torch.ops._c10d_functional, leaves_of(torch)
     fake = torch_part("_subclasses.fake_tensor").FakeTensorMode(allow_non_fake_inputs=True)
     one_thread = RLock()
     ruled, sizes, pinned = rules(torch), Sizes(torch, recorder.values), set[int]()
@@ -122,8 +124,18 @@ def mode_of(torch: Any, recorder: Recorder) -> Any:
                 return out
             if func in (aten._pin_memory.default, aten.is_pinned.default):
                 return args[0]
-            if on_device(device) and torch.device(device).index is None:
-                kwargs = {**kwargs, "device": torch.device("cuda", torch.accelerator.current_device_index())}
+            if on_device(device):
+                index, count = torch.device(device).index, torch.cuda.device_count()
+                if index is None:
+                    kwargs = {
+                        **kwargs,
+                        "device": torch.device("cuda", torch.accelerator.current_device_index()),
+                    }
+                elif index >= count:
+                    raise InputError(
+                        f"{recorder.where.line()}: cuda:{index} is asked for on a host of {count} GPUs; expected "
+                        f"cuda:0 to cuda:{count - 1}: a host has 8, or as many as --ranks says"
+                    )
             if has and (rule := sizes.rule(func, args, kwargs)) is not None:
                 # Outside of FakeTensorMode, in which no tensor has a value.
                 out = rule(func, recorder.where.line(), args, kwargs)

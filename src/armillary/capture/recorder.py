@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from armillary.base.errors import InputError
 from armillary.capture import library as notes
 from armillary.capture.communications import NAMESPACES, Groups, call_of
 from armillary.capture.device import FakeDevice
 from armillary.capture.fusion import Flow, fuse
-from armillary.capture.kinds import Kind, kind_of, shaped
+from armillary.capture.kinds import Kind, bytes_of, kind_of, plain, shaped
+from armillary.capture.leaves import leaves_of
 from armillary.capture.library import Library
 from armillary.capture.log import (
     ALL,
@@ -74,6 +75,7 @@ class Recorder:
 
     def __init__(self, torch: Any, log: Log, library: Library, device: FakeDevice) -> None:
         self.torch, self.log, self._library = torch, log, library
+        self._leaves = leaves_of(torch)
         self.values = Values(torch)
         self.where = Where(torch)
         self.memory = Memory(torch, self._ended, library.stream, device)
@@ -86,7 +88,7 @@ class Recorder:
         self._group_numbers: dict[tuple[int, ...], int] = {}
         self._kind_numbers: dict[Any, int] = {}
         self._place_numbers: dict[Place, int] = {log.places[0]: 0}
-        self._events: dict[int, int] = {}
+        self._device: int | None = None
         self._calls = 0
         self._flows: list[Flow] = []
         # The last communication that wrote a storage, and the streams that wait for it already.
@@ -212,7 +214,7 @@ class Recorder:
             if argument.alias_info is not None and argument.alias_info.is_write:
                 written += self._tensors(value)
         reads, writes = (
-            {number: _bytes(each) for each in side if (number := self.memory.number(each))}
+            {number: bytes_of(each) for each in side if (number := self.memory.number(each))}
             for side in (tensors, written)
         )
         row, region = len(self.log.rows) - 1, self.where.region
@@ -278,14 +280,26 @@ class Recorder:
         if "cuda" not in places:
             return
         if "cpu" in places and func._overloadpacket.__name__ in COPIES:
-            log.host_bytes += max(map(_bytes, results))
+            log.host_bytes += max(map(bytes_of, results))
         number = self._kind(func, args, kwargs, tensors, out)
         if number >= 0:
             self._wait_for(tensors, stream)
             self._row(OPERATOR, number, stream)
             self._flow(func, args, tensors, results)
             if log.kinds[number].family == "matmul":
+                self._one_device(results)
                 self.memory.library(stream, log.places[log.rows[-1].place].backward)
+
+    def _one_device(self, results: list[Any]) -> None:
+        """Refuse a process that computes on several devices: all of it would be taken for the time of one."""
+        index = results[0].device.index
+        if self._device is None:
+            self._device = index
+        elif index != self._device:
+            raise InputError(
+                f"{self.where.line()}: one process computes on cuda:{self._device} and cuda:{index}; expected a "
+                "process for each GPU, as torchrun starts them: a rank is one GPU"
+            )
 
     def higher(
         self, name: str, tensors: list[Any], out: Any, flops: int, shape: Attention | None = None
@@ -294,7 +308,7 @@ class Recorder:
         self._calls += 1
         results = self._tensors(out)
         sides = tuple(map(shaped, tensors)), tuple(map(shaped, results))
-        size = sum(map(_bytes, (*tensors, *results)))
+        size = sum(map(bytes_of, (*tensors, *results)))
         kind = Kind(
             f"higher_order::{name}", *sides, flops, size, "attention" if flops else "", attention=shape
         )
@@ -316,7 +330,7 @@ class Recorder:
         tensors = [getattr(each, "_local_tensor", each) for each in tensors]
         self._wait_for(tensors, self._library.stream())
         self._calls += 1
-        self._whole(Kind(name, tuple(map(shaped, tensors)), (), 0, sum(map(_bytes, tensors)), ""))
+        self._whole(Kind(name, tuple(map(shaped, tensors)), (), 0, sum(map(bytes_of, tensors)), ""))
 
     def read(self, tensor: Any) -> Any:
         """Return the value of a tensor that the program asks for; the host waits for the stream."""
@@ -329,8 +343,7 @@ class Recorder:
             self._row(HOST, 0, self._library.stream())
 
     def _tensors(self, value: Any) -> list[Any]:
-        leaves = self.torch.utils._pytree.tree_leaves(value)
-        return [each for each in leaves if isinstance(each, self.torch.Tensor)]
+        return [each for each in self._leaves(value) if isinstance(each, self.torch.Tensor)]
 
     def _made_at(self) -> str:
         place = self.where.now()
@@ -349,8 +362,8 @@ class Recorder:
 
     def _kind(self, func: Any, args: Any, kwargs: Any, tensors: list[Any], out: Any) -> int:
         torch = self.torch
-        leaves = torch.utils._pytree.tree_leaves((args, kwargs, out))
-        parts = [shaped(each) if isinstance(each, torch.Tensor) else _plain(each) for each in leaves]
+        leaves = self._leaves((args, kwargs, out))
+        parts = [shaped(each) if isinstance(each, torch.Tensor) else plain(each) for each in leaves]
         key = (func, *parts)
         if key not in self._kind_numbers:
             found = kind_of(torch, func, args, kwargs, out)
@@ -384,14 +397,3 @@ class Recorder:
                 work = torch.distributed.Work.unbox(each)
                 # Kept: PyTorch gives the same object to whoever waits for it.
                 self._works[id(work)] = work, number, tensors
-
-
-def _bytes(tensor: Any) -> int:
-    return int(tensor.numel()) * int(tensor.element_size())
-
-
-def _plain(value: Any) -> Any:
-    """Return what tells two calls apart by an argument that is no tensor."""
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    return "nan" if isinstance(value, float) and math.isnan(value) else str(value)[:80]

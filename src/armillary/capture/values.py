@@ -12,6 +12,7 @@ from collections import Counter
 from typing import Any
 
 from armillary.base.errors import InputError
+from armillary.capture.leaves import leaves_of
 from armillary.convert.torch_import import torch_part
 
 MOST_ELEMENTS = 1 << 24
@@ -45,7 +46,7 @@ class Values:
     """
 
     def __init__(self, torch: Any) -> None:
-        self.torch = torch
+        self.torch, self._leaves = torch, leaves_of(torch)
         self.fake = torch_part("_subclasses.fake_tensor").FakeTensor
         self.known: Any = torch.utils.weak.WeakIdKeyDictionary()
         self.assumed: Counter[str] = Counter()
@@ -91,8 +92,7 @@ class Values:
     def note(self, func: Any, args: Any, kwargs: Any, tensors: list[Any], out: Any) -> None:
         """Run an operator that has run on fake tensors on what is known of them."""
         torch, name = self.torch, func._overloadpacket.__name__
-        flatten = torch.utils._pytree.tree_leaves
-        results = [each for each in flatten(out) if isinstance(each, self.fake)]
+        results = [each for each in self._leaves(out) if isinstance(each, self.fake)]
         finite = _finite(name, args)
         if finite is not None and results:
             self.keep(results[0], torch.full((), finite).expand(results[0].shape))
@@ -183,8 +183,7 @@ class Values:
             except Exception:
                 found = None
             if found is not None:
-                flatten = torch.utils._pytree.tree_leaves
-                for fake, real in zip(flatten(out), flatten(found), strict=False):
+                for fake, real in zip(self._leaves(out), self._leaves(found), strict=False):
                     if isinstance(fake, self.fake) and isinstance(real, torch.Tensor) and self._small(fake):
                         self.known[fake] = real
                 return
