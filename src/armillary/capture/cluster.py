@@ -71,6 +71,13 @@ def join(torch: Any, recorder: Recorder, rank: int, ranks: int, mail: Mail) -> N
             backends[found.group_name] = str(backend)
         return found
 
+    def split_group(parent_pg: Any = None, split_ranks: Any = None, *_: Any, **__: Any) -> Any:
+        # Of ranks of the parent; all members make all groups, in the same order.
+        parent = distributed.get_process_group_ranks(parent_pg or core.GroupMember.WORLD)
+        lists = [[parent[at] for at in each] for each in split_ranks]
+        groups = [group(each, backend=get_backend(parent_pg)) for each in lists]
+        return next((found for found, each in zip(groups, lists, strict=True) if rank in each), None)
+
     def get_backend(group: Any = None) -> str:
         found = str(real_name(group))
         asked = backends.get(getattr(group, "group_name", ""), backends.get("", NCCL))
@@ -80,6 +87,7 @@ def join(torch: Any, recorder: Recorder, rank: int, ranks: int, mail: Mail) -> N
 
     replaced["new_group"] = group
     replaced["get_backend"] = get_backend
+    replaced["split_group"] = split_group
     for name in ("is_nccl_available", "is_gloo_available", "is_torchelastic_launched"):
         replaced[name] = lambda: True
     replaced["set_timeout"] = lambda *_, **__: None
@@ -99,6 +107,7 @@ def join(torch: Any, recorder: Recorder, rank: int, ranks: int, mail: Mail) -> N
     _works(distributed, recorder)
     _processes(rank, recorder)
     _data_parallel(torch)
+    _one_process(torch, recorder)
     _chunks()
     _meshes()
     _flat_parameters()
@@ -268,6 +277,21 @@ def _data_parallel(torch: Any) -> None:
         vars(self)["_armillary_hook"] = state, hook
 
     parallel.__init__, parallel.register_comm_hook = started, registered
+
+
+def _one_process(torch: Any, recorder: Recorder) -> None:
+    """Let `torch.nn.DataParallel` run on one GPU, and refuse it on several: all of it would be one rank."""
+
+    def forward(self: Any, *inputs: Any, **named: Any) -> Any:
+        if len(self.device_ids) > 1:
+            raise InputError(
+                f"{recorder.where.line()}: DataParallel computes on {len(self.device_ids)} GPUs in one process; "
+                "expected DistributedDataParallel, which has a process for each, or --ranks 1"
+            )
+        to = torch.utils._pytree.tree_map_only(torch.Tensor, lambda each: each.cuda(), (inputs, named))
+        return self.module(*to[0], **to[1])
+
+    torch.nn.DataParallel.forward = forward
 
 
 def _chunks() -> None:

@@ -22,6 +22,10 @@ HINTS: tuple[tuple[Callable[[BaseException], bool], str], ...] = (
         "program needs a way of its own",
     ),
     (
+        lambda error: isinstance(error, FileNotFoundError) and "nvidia-smi" in str(error.filename),
+        "there is no GPU for it; torch.cuda answers as the device of --device",
+    ),
+    (
         lambda error: isinstance(error, EOFError),
         "ranks have no standard input; expected arguments of the script, or a file",
     ),

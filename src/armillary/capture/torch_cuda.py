@@ -24,6 +24,10 @@ WHOLE = ("_fused_rms_norm", "silu_backward", "mish_backward")
 """Operators that are one kernel on CUDA, of which a CPU's wheel knows only the parts: `native_functions.yaml` has CUDA
 beside CompositeImplicitAutograd for them."""
 
+OLD_TYPES = ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Byte", "Char", "Bool")
+"""Of tensors that `torch.cuda` had a class for before devices were arguments."""
+_DTYPES = {"Byte": "uint8", "Char": "int8"}
+
 
 def install(torch: Any, library: Library, device: FakeDevice, count: int, recorder: Recorder) -> None:
     """Let PyTorch see `count` devices.
@@ -64,6 +68,7 @@ def install(torch: Any, library: Library, device: FakeDevice, count: int, record
     torch.Tensor.pin_memory = lambda self, *_, **__: self
     torch.Tensor.is_pinned = lambda *_, **__: False
     _fake_tensors(torch)
+    _old_types(torch)
     _layouts(recorder)
     _moves(torch)
     _lengths(torch)
@@ -258,6 +263,37 @@ def _fake_tensors(torch: Any) -> None:
     for name in WHOLE:
         kept.impl(name, _without_memory, "CUDA")
     torch._armillary_kept = kept  # a library that is collected takes its operators away
+
+
+def _old_types(torch: Any) -> None:
+    """Let `torch.cuda.FloatTensor` and its like make tensors: PyTorch refuses without CUDA. Older programs use them."""
+
+    class Type(type):
+        dtype: Any
+
+        def __call__(cls, *data: Any, **_: Any) -> Any:
+            if len(data) == 1 and not isinstance(data[0], int | torch.Size):
+                return torch.as_tensor(data[0], dtype=cls.dtype, device="cuda")
+            return torch.empty(*data, dtype=cls.dtype, device="cuda")
+
+        def __instancecheck__(cls, each: object) -> bool:
+            return isinstance(each, torch.Tensor) and each.device.type == "cuda" and each.dtype == cls.dtype
+
+    for name in OLD_TYPES:
+        # The whole name, by which `Tensor.type` knows what is meant.
+        made = Type(f"torch.cuda.{name}Tensor", (), {"dtype": getattr(torch, _DTYPES.get(name, name.lower()))})
+        setattr(torch.cuda, f"{name}Tensor", made)
+    plain = torch.set_default_tensor_type
+
+    def set_default_tensor_type(given: Any) -> None:
+        found = getattr(torch.cuda, str(getattr(given, "__name__", given)).removeprefix("torch.cuda."), None)
+        if not isinstance(found, Type):
+            plain(given)
+            return
+        torch.set_default_dtype(found.dtype)
+        torch.set_default_device("cuda")
+
+    torch.set_default_tensor_type = set_default_tensor_type
 
 
 def _layouts(recorder: Recorder) -> None:
