@@ -1,6 +1,6 @@
 """What the pages on captures print of their example, whose capture lies in `train`.
 
-`test_the_page_shows_what_happens` captures it anew, with PyTorch. After a change of what is recorded, its script goes into
+`test_the_page_shows_what_happens` captures it anew, with PyTorch. After a change of what is recorded, capture it into
 `train` again: ``armillary capture --ranks 64 --device h100 --out tests/capture/train train.py``.
 """
 

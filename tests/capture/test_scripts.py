@@ -116,6 +116,8 @@ def test_values_are_assumed_and_counted(tmp_path: Path) -> None:
             "other = get_context('fork').Process(target=train)\nother.start()\nother.join()",
             "a process that it starts trains",
         ),
+        ("torch.zeros(3, device='cuda:1')", "script.py:11: cuda:1 is asked for on a host of 1 GPUs"),
+        ("__import__('subprocess').run(['nvidia-smi'])", "nvidia-smi.*torch.cuda answers"),
     ],
     ids=[
         "endless",
@@ -129,6 +131,8 @@ def test_values_are_assumed_and_counted(tmp_path: Path) -> None:
         "input",
         "spawn",
         "forked",
+        "absent",
+        "smi",
     ],
 )
 def test_a_failure_is_one_line_with_its_place(text: str, message: str, tmp_path: Path) -> None:
@@ -204,6 +208,10 @@ def test_a_failure_is_one_line_with_its_place(text: str, message: str, tmp_path:
         "from torch.profiler import profile, ProfilerActivity\n"
         "with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as watched:\n"
         "    for _ in range(3): step()",
+        "old = torch.cuda.FloatTensor\nones = old(4, 8).fill_(1)\nassert isinstance(ones, old) and ones.device.type == 'cuda'\n"
+        "assert torch.zeros(2).type(torch.cuda.LongTensor).dtype == torch.int64\nfor _ in range(3): step()",
+        "import torch.distributed as dist\ndist.init_process_group('nccl')\n"
+        "half = dist.split_group(split_ranks=[[0, 1], [2, 3]])\nassert half.size() == 2\nfor _ in range(3): step()",
     ],
     ids=[
         "finite",
@@ -226,11 +234,21 @@ def test_a_failure_is_one_line_with_its_place(text: str, message: str, tmp_path:
         "moved",
         "saved",
         "profiled",
+        "types",
+        "split",
     ],
 )
 def test_what_depends_on_the_device_runs(text: str, tmp_path: Path) -> None:
     log = capture(tmp_path, text, ranks=4, run=(0,))
     assert log.step == 3 and any(kind.products for _, kind in log.operators())
+
+
+def test_one_process_on_several_gpus_is_refused(tmp_path: Path) -> None:
+    text = "model.to('cuda:1')(torch.ones(2, 8, device='cuda:1'))\nother = torch.nn.Linear(8, 8).to('cuda:0')\nother"
+    with pytest.raises(ArmillaryError, match="one process computes on cuda:1 and cuda:0"):
+        capture(tmp_path, f"{text}(torch.ones(2, 8, device='cuda:0'))", ranks=2, run=(0,))
+    with pytest.raises(ArmillaryError, match="DataParallel computes on 2 GPUs"):
+        capture(tmp_path, "torch.nn.DataParallel(model)(torch.ones(2, 8))", ranks=2, run=(0,))
 
 
 def test_a_script_that_never_uses_the_gpu_is_refused(tmp_path: Path) -> None:

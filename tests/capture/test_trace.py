@@ -136,6 +136,18 @@ def test_ranks_that_differ_at_one_place_are_told_apart() -> None:
         trace_of(logs)
 
 
+def test_optimizers_of_more_pieces_are_no_other_class_where_some_ranks_were_not_run() -> None:
+    logs = mesh_logs()
+    pieces = [Row(HOST, 0, 0), Row(HOST, 0, 0), kernel(0, COPY), kernel(0, COPY)]
+    logs[0].rows += pieces[:1] + pieces[2:3]
+    logs[1].rows += pieces
+    [only] = classes(logs)
+    assert only.ranks == tuple(range(8)) and only.log.rank == 7 and only.uneven == 1
+    # All that is known of a few ranks: an operator between two GEMMs is another matter.
+    logs[1].rows.insert(1, kernel(0, COPY))
+    assert len(classes(logs)) == 2
+
+
 def test_groups_that_no_mesh_has_need_all_ranks() -> None:
     one = log(0, 6, [kernel(), call(0)], [(0, 1, 2, 3)], [REDUCE])
     with pytest.raises(InputError, match="no axes of a mesh of 6 ranks"):

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from armillary.capture.log import COMMUNICATION, JOIN, OPERATOR, Communication, Log, short_ranks
+from armillary.capture.log import COMMUNICATION, HOST, JOIN, OPERATOR, Communication, Log, short_ranks
 from armillary.capture.mesh import Mesh, mesh_of
 
 MOST_LISTED = 1024
@@ -41,7 +41,8 @@ def classes(logs: Sequence[Log], mesh: Mesh | None = None) -> list[RankClass]:
     """Return the classes of ranks, in the order of their first rank that was run.
 
     A rank that was not run is in the class of those at its place in the pipeline, if they all do the same but for the
-    first or last one; without a mesh, or where they differ, it is in none.
+    first or last one; without a mesh, or where they differ, it is in none. Where some were not run, shards of gradients
+    and of the optimizer may be of more or fewer pieces, and the one with most operators stands for the others.
 
     Args:
         logs: Of the ranks that were run.
@@ -50,11 +51,12 @@ def classes(logs: Sequence[Log], mesh: Mesh | None = None) -> list[RankClass]:
     logs = sorted(logs, key=lambda each: each.rank)
     mesh = mesh or mesh_of(logs)
     alike: dict[str, list[Log]] = {}
+    all_run = len(logs) == logs[0].ranks
     for log in logs:
-        alike.setdefault(structure(log, mesh), []).append(log)
+        alike.setdefault(structure(log, mesh, ends=all_run), []).append(log)
     found = list(alike.values())
     ranks = {at: [log.rank for log in each] for at, each in enumerate(found)}
-    if mesh is not None and len(logs) < logs[0].ranks:
+    if mesh is not None and not all_run:
         number = {log.rank: at for at, each in enumerate(found) for log in each}
         place = _places(mesh, logs)
         one = np.full(int(place.max()) + 1, -1, np.int64)
@@ -65,7 +67,7 @@ def classes(logs: Sequence[Log], mesh: Mesh | None = None) -> list[RankClass]:
         of_rank[list(number)] = list(number.values())
         ranks = {at: np.flatnonzero(of_rank == at).tolist() for at in range(len(found))}
     return [
-        RankClass(tuple(ranks[at]), tuple(log.rank for log in each), each[0], _uneven(each))
+        RankClass(tuple(ranks[at]), tuple(log.rank for log in each), max(each, key=_operators), _uneven(each))
         for at, each in enumerate(found)
     ]
 
@@ -79,7 +81,7 @@ def witnesses(logs: Sequence[Log], per_host: int) -> set[int]:
     mesh, found = mesh_of(logs), set[int]()
     if mesh is None:
         return found
-    number = {log.rank: structure(log, mesh) for log in logs}
+    number = {log.rank: structure(log, mesh, ends=False) for log in logs}
     place = _places(mesh, logs)
     for where in np.unique(place[list(number)]).tolist():
         there = np.flatnonzero(place == where)
@@ -113,18 +115,27 @@ def _usual(run: dict[int, int], there: np.ndarray[Any, np.dtype[np.int64]]) -> i
     return found if not others and (count == len(run) or count >= WITNESSES) else -1
 
 
-def structure(log: Log, mesh: Mesh | None) -> str:
+def structure(log: Log, mesh: Mesh | None, *, ends: bool = True) -> str:
     """Return a digest of what a rank does: operators, streams, events and communications in order.
 
     GEMMs and attention count with their shapes, communications with their bytes and with the axes of their groups and
-    messages; all other operators by their names, as shards may be uneven.
+    messages; all other operators by their names, as shards may be uneven. Without `ends` those before the first and
+    after the last GEMM do not count, and the host waits once where it does so several times in a row: an optimizer
+    whose shards are cut from one buffer works on as many pieces as there are parameters in a rank's part of it.
     """
     digest = hashlib.sha256()
     events: dict[int, int] = {}
     groups = [(mesh.group(ranks) if mesh else "") or len(ranks) for ranks in log.groups]
-    for row in log.rows:
+    products = [
+        at for at, row in enumerate(log.rows) if row.kind == OPERATOR and log.kinds[row.what].products
+    ]
+    before: tuple[Any, ...] = ()
+    first, last = (products[0], products[-1]) if products and not ends else (0, len(log.rows))
+    for at, row in enumerate(log.rows):
         what: Any = row.what
         if row.kind == OPERATOR:
+            if not first <= at <= last:
+                continue
             kind = log.kinds[row.what]
             what = (kind.name, kind.inputs if kind.products else "")
         elif row.kind == COMMUNICATION:
@@ -139,7 +150,11 @@ def structure(log: Log, mesh: Mesh | None) -> str:
             )
         elif row.kind != JOIN:
             what = events.setdefault(row.what, len(events))
-        digest.update(repr((row.kind, what, row.stream, log.places[row.place].module)).encode())
+        one = row.kind, what, row.stream, log.places[row.place].module
+        # Optimizers may read a number for each piece.
+        if ends or row.kind != HOST or one != before:
+            digest.update(repr(one).encode())
+        before = one
     return digest.hexdigest()
 
 
@@ -152,9 +167,16 @@ def _end(log: Log, each: Communication, mesh: Mesh | None) -> Any:
     return log.groups[each.group].index(each.peer) if each.peer in log.groups[each.group] else each.peer
 
 
+def _operators(log: Log) -> int:
+    return sum(1 for _ in log.operators())
+
+
 def _uneven(logs: Sequence[Log]) -> int:
-    rows = [[kind.inputs for _, kind in log.operators()] for log in logs]
-    return sum(len(set(shapes)) > 1 for shapes in zip(*rows, strict=True))
+    rows: list[list[Any]] = [[kind.inputs for _, kind in log.operators()] for log in logs]
+    if len(set(map(len, rows))) == 1:
+        return sum(len(set(shapes)) > 1 for shapes in zip(*rows, strict=True))
+    most = Counter(max(rows, key=len))
+    return max((most - Counter(each)).total() for each in rows)
 
 
 def flops(log: Log) -> dict[str, int]:

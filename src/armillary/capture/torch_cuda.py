@@ -281,7 +281,9 @@ def _old_types(torch: Any) -> None:
 
     for name in OLD_TYPES:
         # The whole name, by which `Tensor.type` knows what is meant.
-        made = Type(f"torch.cuda.{name}Tensor", (), {"dtype": getattr(torch, _DTYPES.get(name, name.lower()))})
+        made = Type(
+            f"torch.cuda.{name}Tensor", (), {"dtype": getattr(torch, _DTYPES.get(name, name.lower()))}
+        )
         setattr(torch.cuda, f"{name}Tensor", made)
     plain = torch.set_default_tensor_type
 

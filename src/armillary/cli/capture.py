@@ -133,7 +133,7 @@ def present(logs: list[Log]) -> None:
                 f"Rank {each.ranks[0]} alone differs from others of its place, which stand for those that were not run"
             )
         if each.uneven:
-            say(f"Ranks {_listed(each.run)} differ in the shapes of {each.uneven} operators: uneven shards")
+            say(f"Ranks {_listed(each.run)} differ in {each.uneven} operators: uneven shards")
     assumed = {place: count for each in found for place, count in each.log.assumed.items()}
     if assumed:
         place, count = max(assumed.items(), key=lambda pair: pair[1])
