@@ -208,7 +208,7 @@ def test_a_failure_is_one_line_with_its_place(text: str, message: str, tmp_path:
         "from torch.profiler import profile, ProfilerActivity\n"
         "with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as watched:\n"
         "    for _ in range(3): step()",
-        "old = torch.cuda.FloatTensor\nones = old(4, 8).fill_(1)\nassert isinstance(ones, old) and ones.device.type == 'cuda'\n"
+        "old = torch.cuda.FloatTensor\nones = old(4, 8).fill_(1)\nassert isinstance(ones, old) and ones.is_cuda\n"
         "assert torch.zeros(2).type(torch.cuda.LongTensor).dtype == torch.int64\nfor _ in range(3): step()",
         "import torch.distributed as dist\ndist.init_process_group('nccl')\n"
         "half = dist.split_group(split_ranks=[[0, 1], [2, 3]])\nassert half.size() == 2\nfor _ in range(3): step()",

@@ -172,11 +172,11 @@ def _operators(log: Log) -> int:
 
 
 def _uneven(logs: Sequence[Log]) -> int:
-    rows: list[list[Any]] = [[kind.inputs for _, kind in log.operators()] for log in logs]
+    rows = [[kind.inputs for _, kind in log.operators()] for log in logs]
     if len(set(map(len, rows))) == 1:
         return sum(len(set(shapes)) > 1 for shapes in zip(*rows, strict=True))
-    most = Counter(max(rows, key=len))
-    return max((most - Counter(each)).total() for each in rows)
+    longest = max(rows, key=len)
+    return max((Counter(longest) - Counter(each)).total() for each in rows)
 
 
 def flops(log: Log) -> dict[str, int]:
