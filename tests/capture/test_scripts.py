@@ -39,8 +39,7 @@ def step():
 def capture(tmp_path: Path, text: str, **options: object) -> Log:
     file = tmp_path / "script.py"
     file.write_text(TRAIN + text)
-    found = capture_script(str(file), folder=tmp_path / "cap", **options)  # type: ignore[arg-type]
-    return found[0]
+    return capture_script(str(file), folder=tmp_path / "cap", **options)[0]  # type: ignore[arg-type]
 
 
 def test_the_page_shows_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,9 +243,9 @@ def test_what_depends_on_the_device_runs(text: str, tmp_path: Path) -> None:
 
 
 def test_one_process_on_several_gpus_is_refused(tmp_path: Path) -> None:
-    text = "model.to('cuda:1')(torch.ones(2, 8, device='cuda:1'))\nother = torch.nn.Linear(8, 8).to('cuda:0')\nother"
-    with pytest.raises(ArmillaryError, match="one process computes on cuda:1 and cuda:0"):
-        capture(tmp_path, f"{text}(torch.ones(2, 8, device='cuda:0'))", ranks=2, run=(0,))
+    text = "for at in range(2): model.to(f'cuda:{at}')(torch.ones(2, 8, device=f'cuda:{at}'))"
+    with pytest.raises(ArmillaryError, match="one process computes on cuda:0 and cuda:1"):
+        capture(tmp_path, text, ranks=2, run=(0,))
     with pytest.raises(ArmillaryError, match="DataParallel computes on 2 GPUs"):
         capture(tmp_path, "torch.nn.DataParallel(model)(torch.ones(2, 8))", ranks=2, run=(0,))
 
