@@ -75,6 +75,12 @@ engine_options = _together(
         help="Precision of stored experts: bf16, fp8, fp4 (NVFP4), mxfp4, int4; by default as published or as GEMMs.",
     ),
     option(
+        "--expert-kernels",
+        metavar="NAME",
+        heading=ENGINE,
+        help="Kernels of experts where several were measured, e.g. triton, deepgemm; by default the engine's.",
+    ),
+    option(
         "--weight-precision",
         metavar="NAME",
         heading=PRECISION,
@@ -164,6 +170,16 @@ engine_options = _together(
         help="Mean tokens that such a step yields, from 1 to K + 1; by default as measured for the model.",
     ),
     option(
+        "--lora",
+        type=int,
+        default=0,
+        show_default=True,
+        metavar="N",
+        heading=ENGINE,
+        help="Low-rank adapters that requests choose among, all on the device.",
+    ),
+    option("--lora-rank", type=int, metavar="R", heading=ENGINE, help="Rank of each adapter; by default 16."),
+    option(
         "--cached/--no-cached",
         default=True,
         show_default=True,
@@ -231,6 +247,8 @@ def with_times(options: Mapping[str, object], overhead: str | None, ingest: str 
 @counted_machine_option()
 @load_options
 @option("--tp", type=int, heading=REPLICA, help="Devices per replica; by default the whole machine.")
+@option("--pp", type=int, default=1, show_default=True, heading=REPLICA,
+        help="Pipeline stages per replica, of --tp devices each.")  # fmt: skip
 @option("--dp", type=int, default=1, show_default=True, heading=REPLICA,
         help="Ranks of a replica that have requests of their own and share its experts.")  # fmt: skip
 @option("--replicas", type=int, heading=REPLICA,

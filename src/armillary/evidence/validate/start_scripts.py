@@ -67,6 +67,12 @@ class Recipe:
         if found["precision"] == "fp8" and self.model in BLOCKED:
             found["scales"] = "block"
         hopper = self.device != "b200"
+        # MiniMax's script switches FlashInfer's and DeepGEMM's experts off; TensorRT-LLM's were DeepGEMM's until 1.2.
+        block = not hopper and found.get("scales") == "block"
+        if block and (self.backend, self.model) == ("vllm", "minimax-m2.5"):
+            found["expert_kernels"] = "triton"
+        elif block and self.backend == "trtllm" and self.day < "2026":
+            found["expert_kernels"] = "deepgemm"
         cached = {
             "deepseek-v3": not hopper or self.backend == "trtllm",
             "gpt-oss-120b": not hopper,
