@@ -46,8 +46,9 @@ TILE = 64
 """Heads that kernels of attention over chosen keys compute at least: from 8 to 64 they take the same (dsa tables)."""
 ROWS, NARROW = 128, 128
 """Queries of a tile of attention of prompts, and elements of the heads that its kernels are tuned for."""
-MANY = 32
-"""Experts of a layer from which on kernels are those of many: tables have 8 and 16, and then 128 and more."""
+MANY = 16
+"""Experts of a layer from which on kernels are those of many. Tables have 8, a few rows of 16 (with constants of 8 and of
+128 and more bf16 is 7 and 8 % off there, fp8 of blocks 12 and 5 %), and then 128 and more."""
 FEW = 64
 """Tokens up to which kernels of experts have low tiles (Triton's of vLLM: 16 rows, then 64)."""
 US = 1e3
@@ -119,13 +120,13 @@ class Kernels:
             + size / (self.gpu.bandwidth * own["memory"]) * 1e6
         )
 
-    def latent_ns(self, flops: float, size: float) -> float:
-        """Return ns of attention of one new token of each sequence in the latent space (MLA)."""
-        own = self.parts["latent"]["all"]
+    def latent_ns(self, flops: float, size: float, heads: int) -> float:
+        """Return ns of attention of one new token of each sequence in the latent space (MLA), of so many heads."""
+        kinds = self.parts["latent"]
+        own = kinds.get(self.cache) or next(iter(kinds.values()))
         moved = size / (self.gpu.bandwidth * own["memory"]) * 1e6
-        return US * (
-            own["launch"] + portable.hypot(moved, flops / (self.gpu.peaks["bf16"] * own["rate"]) * 1e6)
-        )
+        computed = flops * max(1.0, own["tile"] / heads) / (self.gpu.peaks["bf16"] * own["rate"]) * 1e6
+        return US * (own["launch"] + portable.hypot(moved, computed))
 
     def sparse_ns(self, attend: Step, score: Step, top: Step, heads: int) -> float:
         """Return ns of choosing keys by a small attention, and of attention in the latent space over those (DSA).

@@ -112,7 +112,9 @@ def take(steps: Sequence[Step], kernels: Kernels, tp: int, taken: Taken, at: int
         elif shape and not shape.backward and "prompt" in kernels.parts:
             taken.others.append((at, times * kernels.prompt_ns(shape, step.flops), ATTENTION))
         elif step.name == "absorbed.attend" and "latent" in kernels.parts:
-            taken.others.append((at, times * kernels.latent_ns(step.flops, step.bytes), ATTENTION))
+            taken.others.append(
+                (at, times * kernels.latent_ns(step.flops, step.bytes, _heads(steps)), ATTENTION)
+            )
         elif kind in kernels.parts.get("gemm", {}) and len(step.gemms) == 1 and step.gemms[0].batch == 1:
             gemm = step.gemms[0]
             row = (gemm.m, gemm.n, gemm.k, at, times * gemm.calls)
@@ -142,9 +144,13 @@ def _sparse(steps: Sequence[Step], kernels: Kernels) -> tuple[Step, Step, Step, 
     score = named.get(CHOOSING[0]) or named.get(CHOOSING[1])
     if score is None or kernels.cache not in kernels.parts.get("sparse", {}):
         return None
+    return named["absorbed.attend"], score, named["index.top"], _heads(steps)
+
+
+def _heads(steps: Sequence[Step]) -> int:
+    """Return the heads of this device that attend in the latent space."""
     # `armillary.serving.priced.as_engines_run` names GEMMs of several heads so.
-    keys = named.get("absorbed.grouped") or named["absorbed.keys"]
-    return named["absorbed.attend"], score, named["index.top"], keys.gemms[0].batch
+    return next(s.gemms[0].batch for s in steps if s.name in ("absorbed.grouped", "absorbed.keys"))
 
 
 def _linear(steps: Sequence[Step], kernels: Kernels) -> tuple[str, int] | None:
