@@ -47,8 +47,8 @@ TILE = 64
 ROWS, NARROW = 128, 128
 """Queries of a tile of attention of prompts, and elements of the heads that its kernels are tuned for."""
 MANY = 16
-"""Experts of a layer from which on kernels are those of many. Tables have 8, a few rows of 16 (with constants of 8 and of
-128 and more bf16 is 7 and 8 % off there, fp8 of blocks 12 and 5 %), and then 128 and more."""
+"""Experts of a layer from which on kernels are those of many. Tables have 8, then 128 and more, and a few rows of 16:
+with constants of 8 and of many bf16 is 7 and 8 % off on these, fp8 of blocks 12 and 5 %."""
 FEW = 64
 """Tokens up to which kernels of experts have low tiles (Triton's of vLLM: 16 rows, then 64)."""
 US = 1e3
