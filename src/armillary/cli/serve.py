@@ -75,12 +75,6 @@ engine_options = _together(
         help="Precision of stored experts: bf16, fp8, fp4 (NVFP4), mxfp4, int4; by default as published or as GEMMs.",
     ),
     option(
-        "--expert-kernels",
-        metavar="NAME",
-        heading=ENGINE,
-        help="Kernels of experts where several were measured, e.g. triton, deepgemm; by default the engine's.",
-    ),
-    option(
         "--weight-precision",
         metavar="NAME",
         heading=PRECISION,
@@ -170,16 +164,6 @@ engine_options = _together(
         help="Mean tokens that such a step yields, from 1 to K + 1; by default as measured for the model.",
     ),
     option(
-        "--lora",
-        type=int,
-        default=0,
-        show_default=True,
-        metavar="N",
-        heading=ENGINE,
-        help="Low-rank adapters that requests choose among, all on the device.",
-    ),
-    option("--lora-rank", type=int, metavar="R", heading=ENGINE, help="Rank of each adapter; by default 16."),
-    option(
         "--cached/--no-cached",
         default=True,
         show_default=True,
@@ -254,6 +238,11 @@ def with_times(options: Mapping[str, object], overhead: str | None, ingest: str 
 @option("--replicas", type=int, heading=REPLICA,
         help="Number of replicas, on as many machines as they need.")  # fmt: skip
 @engine_options
+@option("--expert-kernels", metavar="NAME", heading=ENGINE,
+        help="Kernels of experts where several were measured: triton, deepgemm; by default the engine's.")  # fmt: skip
+@option("--lora", type=int, default=0, show_default=True, metavar="N", heading=ENGINE,
+        help="Low-rank adapters that requests choose among, all on the device.")  # fmt: skip
+@option("--lora-rank", type=int, metavar="R", heading=ENGINE, help="Rank of each adapter; by default 16.")
 @option("--prefill-replicas", type=int, default=0, metavar="X", heading=REPLICA,
         help="Replicas for prompts only; they send keys and values to decode replicas.")  # fmt: skip
 @option(

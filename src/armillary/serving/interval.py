@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-RATIOS = {"ttft": (0.83, 2.4), "tpot": (0.83, 1.3)}
+RATIOS = {"ttft": (0.86, 1.95), "tpot": (0.82, 1.27)}
 """Metric -> 5th and 95th percentile of measured over predicted (``serving-ttft`` and ``serving-tpot`` of
 `armillary.evidence.validate`, silicon_sample.csv)."""
 ROWS = 1684
