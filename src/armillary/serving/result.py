@@ -154,11 +154,12 @@ def engine_lines(found: Serving) -> list[str]:
 
 def _engine_text(service: Service) -> str:
     own, engine = service.plan, service.engine
-    kept, replicas = stores(own), service.replicas
+    kept, replicas = stores(own), service.replicas // service.stages
     ranks = f", dp {engine.ranks}" if engine.ranks > 1 else ""
+    ranks += f", pp {service.stages}" if service.stages > 1 else ""
     spread = f"{replicas} replica{'s' * (replicas > 1)} of tp {own.parallel.tp}{ranks}"
     rule = RULE_TITLES[engine.rule]
-    memory = " of each rank" if ranks else ""
+    memory = " of each batch" if service.stages > 1 else " of each rank" if ranks else ""
     if capacity := service.capacity:
         memory += (
             f", {format_bytes(capacity.cache)} beside weights of {format_bytes(capacity.weights)} and "
