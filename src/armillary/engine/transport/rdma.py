@@ -23,6 +23,7 @@ from armillary.engine.transport.deadlock import blocked_cycle, down_links
 from armillary.engine.transport.hops import Ways, hop_options, hop_tables
 from armillary.engine.transport.network import Routes, Stage, times_to_end
 from armillary.engine.transport.packet import LARGEST_PACKET, Packet, reverse_links
+from armillary.engine.transport.rdma_queues import marks, oversubscription, queues, rooms
 from armillary.engine.transport.transport import Ints, Transport
 from armillary.platform.topology.graph import UNBOUNDED, Topology
 
@@ -249,16 +250,16 @@ class RdmaNetwork(Transport):
         """See `Transport.options`."""
         rdma = self.rdma
         fast = float(topology.bandwidth.max())
-        room = int(min(self.rooms(topology).min(), 1 << 40))
+        room = int(min(rooms(rdma, self.bdp, topology).min(), 1 << 40))
         slowest = float(topology.bandwidth[topology.bandwidth > 0].min())
         usual = 15_000 + 6 * room / slowest + self.largest_base / lk.PS
         # Nothing is lost where queues pause.
         rto = 0 if rdma.when_full == "pause" else round((rdma.rto or usual) * lk.PS)
-        values = self._control(fast)
+        values = [*self._control(fast), self._least_credit(topology)]
         paths = hop_options(self.ways, self.stages[0].routing, self.hops)
-        marks = self.marks()
+        depths, _ = marks(rdma, self.bdp)
         dcqcn = [1, *rdma.dcqcn.options()]
-        own = [rdma.mtu, rdma.header, *marks, rdma.seed, *dcqcn]
+        own = [rdma.mtu, rdma.header, *depths, rdma.seed, *dcqcn]
         assert len(own) == pk.OPTION_WORDS
         return [
             *own, *paths, CONTROLS.index(rdma.control), FULL.index(rdma.when_full),
@@ -266,18 +267,6 @@ class RdmaNetwork(Transport):
             rto, rdma.retries, 0 if rdma.choice in ("message", "flowlet") else self.largest_base, self.largest_base,
             *values,
         ]  # fmt: skip
-
-    def marks(self) -> list[int]:
-        """Return the options of marks: lowest, highest, most."""
-        rdma = self.rdma
-        low, high, most = rdma.kmin, rdma.kmax, rdma.pmax
-        if low is None and rdma.control in ("nscc", "rccc"):
-            low, high, most = self.bdp // 5, self.bdp * 4 // 5, 1.0
-        elif low is None and rdma.control == "dcqcn":
-            low, high = 5000, 200_000
-        if low is None:
-            return [-1, -1, 0]
-        return [low, low if high is None else high, round((0.01 if most is None else most) * pk.CERTAIN)]
 
     def _control(self, fast: float) -> list[int]:
         """Return the options from `target` on."""
@@ -305,17 +294,10 @@ class RdmaNetwork(Transport):
             round(0.15 * rdma.mtu * scale), round(4 * rdma.mtu * scale / 12), round(0.25 * scale * pk.ONE), quantum,
         ]  # fmt: skip
 
-    def rooms(self, topology: Topology) -> Ints:
-        """Return (links) bytes that fit the queue of each."""
-        rdma = self.rdma
-        usual: dict[str, int] = {"ndp": 8 * rdma.packet, "nscc": self.bdp, "rccc": self.bdp}
-        room = usual.get(rdma.control, 256 << 10)
-        if rdma.control in ("nscc", "rccc") and rdma.when_full == "drop":
-            room = 5 * self.bdp
-        if rdma.when_full == "pause":
-            room = UNBOUNDED
-        room = max(room, rdma.packet) if rdma.buffer is None else rdma.buffer
-        return np.where(topology.buffer < UNBOUNDED, topology.buffer, room).astype(np.int64)
+    def _least_credit(self, topology: Topology) -> int:
+        """Return the least share of its link (of ONE) for which a receiver grants credit, 0: it does not slow down."""
+        over = oversubscription(topology)
+        return round(max(0.8 / over, 0.01) * pk.ONE) if self.rdma.control == "rccc" and over > 1 else 0
 
     def tables(self, topology: Topology) -> list[Ints]:
         """See `Transport.tables`.
@@ -328,16 +310,14 @@ class RdmaNetwork(Transport):
             above = Packet(mtu=rdma.mtu, header=rdma.header, buffer=rdma.buffer).tables(topology)
         else:
             above = [np.zeros(0, np.int64), *(np.full(topology.links, lk.FOREVER) for _ in range(2))]
-            small = np.flatnonzero(self.rooms(topology) < rdma.packet)
+            room = rooms(rdma, self.bdp, topology)
+            small = np.flatnonzero(room < rdma.packet)
             if len(small):
                 raise InputError(
                     f"{topology.called}: the queue of {topology.link_name(int(small[0]))} has room for "
-                    f"{self.rooms(topology)[small[0]]} bytes, expected at least a packet of {rdma.packet} bytes"
+                    f"{room[small[0]]} bytes, expected at least a packet of {rdma.packet} bytes"
                 )
-        owned = (topology.tail < topology.npus) & ~topology.forwards[topology.tail]
-        rooms = np.where(owned, lk.FOREVER, np.minimum(self.rooms(topology), lk.FOREVER >> 2))
-        pairs = np.stack([rooms, owned], axis=1).astype(np.int64)
-        return [*above, *self.hops, self.place, pairs.ravel()]
+        return [*above, *self.hops, self.place, queues(rdma, self.bdp, topology).ravel()]
 
     def state(self, topology: Topology) -> list[Ints]:
         """See `Transport.state`."""
