@@ -115,3 +115,21 @@ def test_receivers_trim_less_behind_a_thin_tier(monkeypatch: pytest.MonkeyPatch)
     blind = offer(Rdma(control="rccc"), Ecmp(tree), source, (source + 16) % 32, size)
     assert found.arrived.min() >= 0 and blind.arrived.min() >= 0
     assert found.use.drops.sum() * 3 < blind.use.drops.sum()
+
+
+def test_a_sender_takes_all_ways_in_turn() -> None:
+    """Numbers below the product of choices are the ways of a fat tree, each once."""
+    tree = fat_tree(6, 12.5, 1000.0)
+    rdma, source, target = Rdma(control="ndp", window=1 << 20), [0], [tree.npus - 1]
+    routes, stages = Routes(), [Stage(0.0, Ecmp(tree))]
+    routes.add(stages[0], source, target)
+    transport = rdma.on(stages, routes)
+    table = lower_network(stages, routes, transport.options(tree), transport.tables(tree)).tolist()
+    net: Any = first_state(transport, tree, "interpreted", routes.count)
+    kernel: Any = load("armillary.engine.transport.hop_kernel", "interpreted")
+    assert kernel.count_ways(table, net, 0, target[0]) == 9
+    # Two rounds, and one packet more.
+    use = offer(rdma, Ecmp(tree), source, target, 19 * 4096, mode="interpreted").use
+    inside = (tree.tail >= tree.npus) & (tree.head >= tree.npus) & (use.size > 10 * 64)
+    up = use.size[inside & (tree.head >= tree.node("core 0"))]
+    assert len(up) == 9 and sorted(np.round(up / 4158).astype(int)) == [2] * 8 + [3]

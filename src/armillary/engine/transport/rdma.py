@@ -29,7 +29,7 @@ from armillary.platform.topology.graph import UNBOUNDED, Topology
 
 CONTROLS = ("line-rate", "dcqcn", "timely", "swift", "hpcc", "ndp", "nscc", "rccc")
 FULL = ("pause", "drop", "trim")
-SPREADS = ("message", "packet", "flowlet", "bitmap", "reps")
+SPREADS = ("message", "packet", "flowlet", "bitmap", "reps", "permuted")
 RECOVERIES = ("selective", "go-back-n")
 USUAL_FULL = {"swift": "drop", "ndp": "trim", "nscc": "trim", "rccc": "trim"}
 RATES = ("line-rate", "dcqcn", "timely")
@@ -151,7 +151,7 @@ class Rdma(Transport):
     @property
     def choice(self) -> str:
         """How paths are chosen."""
-        return self.spread or {"ndp": "packet", "nscc": "reps", "rccc": "reps"}.get(self.control, "message")
+        return self.spread or {"ndp": "permuted", "nscc": "reps", "rccc": "reps"}.get(self.control, "message")
 
     def on(self, stages: Sequence[Stage], routes: Routes) -> Transport:
         """See `Transport.on`."""
@@ -257,6 +257,8 @@ class RdmaNetwork(Transport):
         rto = 0 if rdma.when_full == "pause" else round((rdma.rto or usual) * lk.PS)
         values = [*self._control(fast), self._least_credit(topology)]
         paths = hop_options(self.ways, self.stages[0].routing, self.hops)
+        if rdma.choice == "permuted":
+            paths[1] = hl.DIGITS
         depths, _ = marks(rdma, self.bdp)
         dcqcn = [1, *rdma.dcqcn.options()]
         own = [rdma.mtu, rdma.header, *depths, rdma.seed, *dcqcn]

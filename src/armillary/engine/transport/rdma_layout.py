@@ -14,7 +14,7 @@ LINE_RATE, DCQCN, TIMELY, SWIFT, HPCC, NDP, NSCC, RCCC = range(8)
 """Controls."""
 PAUSE, DROP, TRIM = range(3)
 """What a full queue does."""
-BY_MESSAGE, OBLIVIOUS, FLOWLETS, BITMAP, REPS = range(5)
+BY_MESSAGE, OBLIVIOUS, FLOWLETS, BITMAP, REPS, PERMUTED = range(6)
 """How a sender chooses the path of a packet."""
 
 OPTION = extended(hl.WAYS, "RDMA", "Options of protocol `rdma`, after those of ways.")
@@ -103,6 +103,7 @@ FLOW.column("skip", "acknowledged bytes that change nothing any more", "bytes")
 FLOW.column("idle_bytes", "acknowledged in a row without waiting", "bytes")
 FLOW.column("wants", "credit that the sender has asked for, in all", "bytes")
 FLOW.column("left", "not yet sent", "bytes")
+FLOW.column("ways", "ways to its destination (PERMUTED), 0: not counted yet")
 FLOW.column("turn", "packets sent, also again, and paths skipped: its place in the order of paths")
 FLOW.column("recycled", "paths that came back well (REPS): first and count, of 16")
 FLOW.column("expected", "receiver: first number that has not come")

@@ -14,7 +14,7 @@ from armillary.platform.topology.graph import UNBOUNDED, Topology
 if TYPE_CHECKING:
     from armillary.engine.transport.rdma import Rdma
 
-BY_PRODUCT = ("nscc", "rccc")
+DEEP_QUEUES = ("nscc", "rccc")
 """Controls whose queues hold a bandwidth-delay product."""
 
 
@@ -30,7 +30,7 @@ def shares(topology: Topology) -> np.ndarray:
 def rooms(rdma: Rdma, bdp: int, topology: Topology) -> Ints:
     """Return (links) bytes that fit the queue of each; `bdp` bytes are in flight on the longest route."""
     usual: float | np.ndarray = 8 * rdma.packet if rdma.control == "ndp" else 256 << 10
-    if rdma.control in BY_PRODUCT:
+    if rdma.control in DEEP_QUEUES:
         usual = np.rint((5 if rdma.when_full == "drop" else 1) * bdp * shares(topology))
     if rdma.when_full == "pause":
         usual = UNBOUNDED
@@ -41,7 +41,7 @@ def rooms(rdma: Rdma, bdp: int, topology: Topology) -> Ints:
 def marks(rdma: Rdma, bdp: int) -> tuple[list[int], bool]:
     """Return the lowest depth that marks, the highest, and the most that it marks; and whether depths go by rate."""
     low, high, most = rdma.kmin, rdma.kmax, rdma.pmax
-    by_rate = low is None and rdma.control in BY_PRODUCT
+    by_rate = low is None and rdma.control in DEEP_QUEUES
     if by_rate:
         low, high, most = bdp // 5, bdp * 4 // 5, 1.0
     elif low is None and rdma.control == "dcqcn":
