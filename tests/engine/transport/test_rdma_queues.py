@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from armillary.base.errors import InputError
 from armillary.base.jit import load
 from armillary.engine.transport import packet_layout as pk
 from armillary.engine.transport import rdma_layout as rl
@@ -18,7 +19,7 @@ from armillary.engine.transport.rdma import Rdma
 from armillary.engine.transport.rdma_queues import oversubscription, queues
 from armillary.engine.transport.transport import first_state
 from armillary.platform.network import Dimension
-from armillary.platform.topology import Ecmp, Shortest, fat_tree, from_dimensions, leaf_spine
+from armillary.platform.topology import Adaptive, Ecmp, Shortest, fat_tree, from_dimensions, leaf_spine
 
 ROOM, OWNED, LOWEST, HIGHEST, LAST = range(5)
 
@@ -127,9 +128,23 @@ def test_a_sender_takes_all_ways_in_turn() -> None:
     table = lower_network(stages, routes, transport.options(tree), transport.tables(tree)).tolist()
     net: Any = first_state(transport, tree, "interpreted", routes.count)
     kernel: Any = load("armillary.engine.transport.hop_kernel", "interpreted")
-    assert kernel.count_ways(table, net, 0, target[0]) == 9
+    assert kernel.count_ways(table, net, int(tree.head[tree.tail == 0][0]), target[0]) == 9
     # Two rounds, and one packet more.
     use = offer(rdma, Ecmp(tree), source, target, 19 * 4096, mode="interpreted").use
     inside = (tree.tail >= tree.npus) & (tree.head >= tree.npus) & (use.size > 10 * 64)
     up = use.size[inside & (tree.head >= tree.node("core 0"))]
     assert len(up) == 9 and sorted(np.round(up / 4158).astype(int)) == [2] * 8 + [3]
+
+
+def test_routings_by_queue_choose_themselves() -> None:
+    """NDP on an adaptive network sprays by queue; to take ways in turn there is refused."""
+    tree = fat_tree(4, 12.5, 1000.0)
+    found = [
+        offer(
+            Rdma(control="ndp", spread=spread), Adaptive(tree), [0, 1], [15, 14], 100_000, mode="interpreted"
+        )
+        for spread in (None, "packet")
+    ]
+    assert found[0].arrived.tolist() == found[1].arrived.tolist()
+    with pytest.raises(InputError, match="spread is 'permuted', expected packet with a routing"):
+        offer(Rdma(control="ndp", spread="permuted"), Adaptive(tree), [0], [15], 1000)

@@ -194,7 +194,7 @@ def _when_full(options: dict[str, Any]) -> str:
 
 
 def _spread(options: dict[str, Any]) -> str:
-    usual = {"ndp": "packet", "nscc": "reps", "rccc": "reps"}
+    usual = {"ndp": "permuted", "nscc": "reps", "rccc": "reps"}
     return str(options.get("spread", usual.get(options.get("control", ""), "message")))
 
 

@@ -20,7 +20,7 @@ from armillary.engine.transport import packet_layout as pk
 from armillary.engine.transport import rdma_layout as rl
 from armillary.engine.transport.dcqcn import Dcqcn
 from armillary.engine.transport.deadlock import blocked_cycle, down_links
-from armillary.engine.transport.hops import Ways, hop_options, hop_tables
+from armillary.engine.transport.hops import PER_PACKET, Ways, hop_options, hop_tables
 from armillary.engine.transport.network import Routes, Stage, times_to_end
 from armillary.engine.transport.packet import LARGEST_PACKET, Packet, reverse_links
 from armillary.engine.transport.rdma_queues import marks, oversubscription, queues, rooms
@@ -178,7 +178,14 @@ class RdmaNetwork(Transport):
             InputError: A link of a route has none back, or there are too many connections.
         """
         self.rdma, self.stages = rdma, stages
-        topology = stages[0].topology
+        topology, routing = stages[0].topology, stages[0].routing
+        # Routings by queue and detours choose at every node: numbers of ways mean nothing there.
+        own = type(routing) in PER_PACKET
+        if own and rdma.spread == "permuted":
+            raise InputError(
+                "rdma: spread is 'permuted', expected packet with a routing that decides per packet, in place of senders"
+            )
+        self.choice = "packet" if own and rdma.choice == "permuted" else rdma.choice
         way = "flowlet" if rdma.choice == "flowlet" else "packet"
         self.ways = Ways(way, rdma.ways.qps, rdma.ways.flowlet_gap, rdma.ways.ugal_bias)
         self.hops = hop_tables(stages)
@@ -257,7 +264,7 @@ class RdmaNetwork(Transport):
         rto = 0 if rdma.when_full == "pause" else round((rdma.rto or usual) * lk.PS)
         values = [*self._control(fast), self._least_credit(topology)]
         paths = hop_options(self.ways, self.stages[0].routing, self.hops)
-        if rdma.choice == "permuted":
+        if self.choice == "permuted":
             paths[1] = hl.DIGITS
         depths, _ = marks(rdma, self.bdp)
         dcqcn = [1, *rdma.dcqcn.options()]
@@ -265,7 +272,7 @@ class RdmaNetwork(Transport):
         assert len(own) == pk.OPTION_WORDS
         return [
             *own, *paths, CONTROLS.index(rdma.control), FULL.index(rdma.when_full),
-            int(rdma.recovery == "go-back-n"), rdma.ack, SPREADS.index(rdma.choice), rdma.paths, self.slots, self.most,
+            int(rdma.recovery == "go-back-n"), rdma.ack, SPREADS.index(self.choice), rdma.paths, self.slots, self.most,
             rto, rdma.retries, 0 if rdma.choice in ("message", "flowlet") else self.largest_base, self.largest_base,
             *values,
         ]  # fmt: skip

@@ -4,7 +4,7 @@ Oblivious: all in turn, each round in another order (by exclusive or); a packet 
 so it leaves a path that is slow or down. Bitmap: the same, without those that have a penalty: 1 for a mark, 4 for a
 loss, at most 15; a skip takes 1 off. REPS (Bonato et al., "REPS: recycled entropy packet spraying", 2024): the path of
 a packet that came through unmarked is used once more, of which 8 are kept; else a random one. Penalties and sizes as
-htsim has them.
+htsim has them. Permuted (NDP): no hash, but all shortest ways, each once per round.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from armillary.engine.transport import rdma_layout as rl
 
 count_ways = use("armillary.engine.transport.hop_kernel").count_ways
 mix = use("armillary.engine.transport.mark_kernel").mix
-flows, option, paths = accessors(rl.FLOW, rl.OPTION, rl.PATH)
+flows, links, option, paths = accessors(rl.FLOW, lk.LINK, rl.OPTION, rl.PATH)
 ON_MARK, ON_LOSS, WORST = 1, 4, 15
 
 
@@ -56,7 +56,7 @@ def _permuted(table, net, flow, seed):
     """Return the next of all ways of a connection: each once per round, in an order of the round's own."""
     ways = flows.ways(net, flow)
     if ways == 0:
-        ways = count_ways(table, net, flows.source(net, flow), flows.goal(net, flow))
+        ways = count_ways(table, net, links.head(table, flows.out(net, flow)), flows.goal(net, flow))
         flows.set_ways(net, flow, ways)
     most = 1
     while most < ways:
