@@ -183,7 +183,7 @@ class RdmaNetwork(Transport):
         own = type(routing) in PER_PACKET
         if own and rdma.spread == "permuted":
             raise InputError(
-                "rdma: spread is 'permuted', expected packet with a routing that decides per packet, in place of senders"
+                "rdma: spread is 'permuted', expected packet with a routing that decides per packet"
             )
         self.choice = "packet" if own and rdma.choice == "permuted" else rdma.choice
         way = "flowlet" if rdma.choice == "flowlet" else "packet"
