@@ -107,7 +107,7 @@ def machine(algorithm: str, **options: float) -> Platform:
 
 
 def test_collectives_take_their_closed_forms() -> None:
-    """Halving and doubling: 2 log n exchanges of 2 o + L + (s - 1) G, and `analytical` the same but for the byte."""
+    """Halving and doubling: 2 log n exchanges of 2 o + L + (s - 1) G; without options the time of `analytical`."""
     step = GraphBuilder()
     step.all_reduce("sum", size=8 << 20)
     trace = Trace.replicate(step.graph(), ranks=8)
@@ -141,8 +141,8 @@ def test_a_link_that_is_down_stops_messages(until: str | None) -> None:
     sends, takes = GraphBuilder(), GraphBuilder()
     # The link goes down while the first is on its way, and before the second leaves.
     for tag in range(2):
-        sends.send(3, 20_001, tag)
-        takes.recv(0, 20_001, tag)
+        sends.send(3, 20_000, tag)
+        takes.recv(0, 20_000, tag)
     idle = GraphBuilder().graph()
     trace = Trace.from_ranks([sends.graph(), idle, idle, takes.graph()])
     if until is None:

@@ -106,12 +106,12 @@ def _times(rest, per_byte):
 
 
 @inner
-def _of_link(table, net, route, rest):
-    """Return what `rest` bytes take of a link."""
+def _of_link(table, net, route, size):
+    """Return what a message takes of a link: all but a byte by the model; all where links say, which none can beat."""
     given = option.G(table, table[lk.T_OPTIONS])
     if given >= 0:
-        return _times(rest, given)
-    return duration(table, _slowest(table, net, route), rest)
+        return _times(max(0, size - 1), given)
+    return duration(table, _slowest(table, net, route), size)
 
 
 @inner
@@ -166,7 +166,7 @@ def _leave(table, net, pool, queue, row, cpu, port, now):
         return
     options = table[lk.T_OPTIONS]
     rest = max(0, messages.size(pool, row) - 1)
-    whole = _of_link(table, net, route, rest)
+    whole = _of_link(table, net, route, messages.size(pool, row))
     messages.set_whole(pool, row, whole)
     busy.set_until(net, cpu, now + option.o(table, options) + _times(rest, option.O(table, options)))
     busy.set_until(net, port, now + option.g(table, options) + whole)

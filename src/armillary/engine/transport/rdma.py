@@ -59,8 +59,8 @@ class Rdma(Transport):
         window: Largest window in bytes. None: 100 packets for swift, one BDP for hpcc, 1.5 BDP for ndp, nscc, rccc.
         kmin, kmax, pmax: Marks, as `Packet`. None: 20 % and 80 % of the BDP and all for nscc and rccc; 5 kB, 200 kB
             and 1 % for dcqcn (its paper's, at 40 Gb/s).
-        rto: ns after which what is unacknowledged is lost. None: as htsim, 15 µs and 6 full queues on the slowest link,
-            and the base round trip.
+        rto: ns after which what is unacknowledged is lost. None: as htsim, 15 µs, 6 times what the slowest queue takes
+            to empty, and the base round trip.
         retries: Timeouts in a row after which a connection is given up.
         target: ns of delay that the control allows. None: 20 µs for swift (htsim), 50 µs for timely (its T_low), a base
             round trip or 0.75 of it where queues trim for nscc.
@@ -257,9 +257,9 @@ class RdmaNetwork(Transport):
         """See `Transport.options`."""
         rdma = self.rdma
         fast = float(topology.bandwidth.max())
-        room = int(min(rooms(rdma, self.bdp, topology).min(), 1 << 40))
-        slowest = float(topology.bandwidth[topology.bandwidth > 0].min())
-        usual = 15_000 + 6 * room / slowest + self.largest_base / lk.PS
+        up = topology.bandwidth > 0
+        drained = np.minimum(rooms(rdma, self.bdp, topology), 1 << 40)[up] / topology.bandwidth[up]
+        usual = 15_000 + 6 * float(drained.max()) + self.largest_base / lk.PS
         # Nothing is lost where queues pause.
         rto = 0 if rdma.when_full == "pause" else round((rdma.rto or usual) * lk.PS)
         values = [*self._control(fast), self._least_credit(topology)]
