@@ -16,10 +16,18 @@ from armillary.engine.transport import rdma_layout as rl
 from armillary.engine.transport.network import Routes, Stage, lower_network
 from armillary.engine.transport.offer import offer
 from armillary.engine.transport.rdma import Rdma
-from armillary.engine.transport.rdma_queues import oversubscription, queues
-from armillary.engine.transport.transport import first_state
+from armillary.engine.transport.rdma_queues import Queues, oversubscription
+from armillary.engine.transport.transport import Ints, first_state
 from armillary.platform.network import Dimension
-from armillary.platform.topology import Adaptive, Ecmp, Shortest, fat_tree, from_dimensions, leaf_spine
+from armillary.platform.topology import (
+    Adaptive,
+    Ecmp,
+    Shortest,
+    Topology,
+    fat_tree,
+    from_dimensions,
+    leaf_spine,
+)
 
 ROOM, OWNED, LOWEST, HIGHEST, LAST = range(5)
 
@@ -37,6 +45,11 @@ ROOM, OWNED, LOWEST, HIGHEST, LAST = range(5)
 )
 def test_tiers_carry_less_than_npus_send(topology: Any, expected: float) -> None:
     assert oversubscription(topology) == pytest.approx(expected)
+
+
+def queues(rdma: Rdma, bdp: int, topology: Topology) -> Ints:
+    marks = rdma.kmin, rdma.kmax, rdma.pmax
+    return Queues(rdma.control, rdma.when_full, rdma.packet, bdp, rdma.buffer, *marks).table(topology)
 
 
 def test_queues_of_slow_links_drain_in_the_same_time() -> None:

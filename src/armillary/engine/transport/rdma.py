@@ -23,7 +23,7 @@ from armillary.engine.transport.deadlock import blocked_cycle, down_links
 from armillary.engine.transport.hops import PER_PACKET, Ways, hop_options, hop_tables
 from armillary.engine.transport.network import Routes, Stage, times_to_end
 from armillary.engine.transport.packet import LARGEST_PACKET, Packet, reverse_links
-from armillary.engine.transport.rdma_queues import marks, oversubscription, queues, rooms
+from armillary.engine.transport.rdma_queues import Queues, oversubscription
 from armillary.engine.transport.transport import Ints, Transport
 from armillary.platform.topology.graph import UNBOUNDED, Topology
 
@@ -232,6 +232,9 @@ class RdmaNetwork(Transport):
         self.largest_base = int(self.base.max(initial=lk.PS))
         carried = float(rates.max()) * self.largest_base / lk.PS
         self.bdp = max(1, round(carried / rdma.packet)) * rdma.packet
+        self.queues = Queues(
+            rdma.control, rdma.when_full, rdma.packet, self.bdp, rdma.buffer, rdma.kmin, rdma.kmax, rdma.pmax
+        )
         usual = {"swift": 100 * rdma.mtu, "hpcc": self.bdp, "ndp": self.bdp * 3 // 2}
         self.most = rdma.window or usual.get(rdma.control, self.bdp * 3 // 2)
         self.most = max(self.most, rdma.mtu)
@@ -258,7 +261,7 @@ class RdmaNetwork(Transport):
         rdma = self.rdma
         fast = float(topology.bandwidth.max())
         up = topology.bandwidth > 0
-        drained = np.minimum(rooms(rdma, self.bdp, topology), 1 << 40)[up] / topology.bandwidth[up]
+        drained = np.minimum(self.queues.rooms(topology), 1 << 40)[up] / topology.bandwidth[up]
         usual = 15_000 + 6 * float(drained.max()) + self.largest_base / lk.PS
         # Nothing is lost where queues pause.
         rto = 0 if rdma.when_full == "pause" else round((rdma.rto or usual) * lk.PS)
@@ -266,9 +269,8 @@ class RdmaNetwork(Transport):
         paths = hop_options(self.ways, self.stages[0].routing, self.hops)
         if self.choice == "permuted":
             paths[1] = hl.DIGITS
-        depths, _ = marks(rdma, self.bdp)
         dcqcn = [1, *rdma.dcqcn.options()]
-        own = [rdma.mtu, rdma.header, *depths, rdma.seed, *dcqcn]
+        own = [rdma.mtu, rdma.header, *self.queues.marks, rdma.seed, *dcqcn]
         assert len(own) == pk.OPTION_WORDS
         return [
             *own, *paths, CONTROLS.index(rdma.control), FULL.index(rdma.when_full),
@@ -319,14 +321,14 @@ class RdmaNetwork(Transport):
             above = Packet(mtu=rdma.mtu, header=rdma.header, buffer=rdma.buffer).tables(topology)
         else:
             above = [np.zeros(0, np.int64), *(np.full(topology.links, lk.FOREVER) for _ in range(2))]
-            room = rooms(rdma, self.bdp, topology)
+            room = self.queues.rooms(topology)
             small = np.flatnonzero(room < rdma.packet)
             if len(small):
                 raise InputError(
                     f"{topology.called}: the queue of {topology.link_name(int(small[0]))} has room for "
                     f"{room[small[0]]} bytes, expected at least a packet of {rdma.packet} bytes"
                 )
-        return [*above, *self.hops, self.place, queues(rdma, self.bdp, topology).ravel()]
+        return [*above, *self.hops, self.place, self.queues.table(topology).ravel()]
 
     def state(self, topology: Topology) -> list[Ints]:
         """See `Transport.state`."""

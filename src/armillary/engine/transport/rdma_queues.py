@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,9 +10,6 @@ from armillary.engine.transport import layout as lk
 from armillary.engine.transport import packet_layout as pk
 from armillary.engine.transport.transport import Ints
 from armillary.platform.topology.graph import UNBOUNDED, Topology
-
-if TYPE_CHECKING:
-    from armillary.engine.transport.rdma import Rdma
 
 DEEP_QUEUES = ("nscc", "rccc")
 """Controls whose queues hold a bandwidth-delay product."""
@@ -27,43 +24,64 @@ def shares(topology: Topology) -> np.ndarray:
     return np.minimum(topology.bandwidth / max(float(first.max(initial=0.0)), 1e-9), 1.0)
 
 
-def rooms(rdma: Rdma, bdp: int, topology: Topology) -> Ints:
-    """Return (links) bytes that fit the queue of each; `bdp` bytes are in flight on the longest route."""
-    usual: float | np.ndarray = 8 * rdma.packet if rdma.control == "ndp" else 256 << 10
-    if rdma.control in DEEP_QUEUES:
-        usual = np.rint((5 if rdma.when_full == "drop" else 1) * bdp * shares(topology))
-    if rdma.when_full == "pause":
-        usual = UNBOUNDED
-    room = np.maximum(usual, rdma.packet) if rdma.buffer is None else rdma.buffer
-    return np.where(topology.buffer < UNBOUNDED, topology.buffer, room).astype(np.int64)
+@dataclass(frozen=True)
+class Queues:
+    """The queues of a network.
 
+    Attributes:
+        control: The congestion control.
+        full: What a full queue does.
+        packet: Bytes of the largest packet.
+        bdp: Bytes in flight on the longest route.
+        buffer: Bytes that fit, where the topology does not say. None: see `armillary.engine.transport.rdma.Rdma`.
+        kmin, kmax, pmax: Marks, see there.
+    """
 
-def marks(rdma: Rdma, bdp: int) -> tuple[list[int], bool]:
-    """Return the lowest depth that marks, the highest, and the most that it marks; and whether depths go by rate."""
-    low, high, most = rdma.kmin, rdma.kmax, rdma.pmax
-    by_rate = low is None and rdma.control in DEEP_QUEUES
-    if by_rate:
-        low, high, most = bdp // 5, bdp * 4 // 5, 1.0
-    elif low is None and rdma.control == "dcqcn":
-        low, high = 5000, 200_000
-    if low is None:
-        return [-1, -1, 0], False
-    return [low, low if high is None else high, round((0.01 if most is None else most) * pk.CERTAIN)], by_rate
+    control: str
+    full: str
+    packet: int
+    bdp: int
+    buffer: int | None
+    kmin: int | None
+    kmax: int | None
+    pmax: float | None
 
+    def rooms(self, topology: Topology) -> Ints:
+        """Return (links) bytes that fit the queue of each."""
+        usual: float | np.ndarray = 8 * self.packet if self.control == "ndp" else 256 << 10
+        if self.control in DEEP_QUEUES:
+            usual = np.rint((5 if self.full == "drop" else 1) * self.bdp * shares(topology))
+        if self.full == "pause":
+            usual = UNBOUNDED
+        room = np.maximum(usual, self.packet) if self.buffer is None else self.buffer
+        return np.where(topology.buffer < UNBOUNDED, topology.buffer, room).astype(np.int64)
 
-def queues(rdma: Rdma, bdp: int, topology: Topology) -> Ints:
-    """Return (links, columns of ROOMS)."""
-    owned = (topology.tail < topology.npus) & ~topology.forwards[topology.tail]
-    last = (topology.head < topology.npus) & ~topology.forwards[topology.head]
-    room = np.where(owned, lk.FOREVER, np.minimum(rooms(rdma, bdp, topology), lk.FOREVER >> 2))
-    (low, high, _), by_rate = marks(rdma, bdp)
-    lowest, highest = np.full(topology.links, low), np.full(topology.links, high)
-    if by_rate:
-        lowest, highest = (np.floor(depth * shares(topology)).astype(np.int64) for depth in (lowest, highest))
-        # Where the receiver paces, its own link says nothing of the network.
-        if rdma.control == "rccc":
-            lowest[last] = -1
-    return np.stack([room, owned, lowest, highest, last], axis=1).astype(np.int64)
+    @property
+    def marks(self) -> list[int]:
+        """The lowest depth that marks, the highest, and the most that it marks."""
+        low, high, most = self.kmin, self.kmax, self.pmax
+        if low is None and self.control in DEEP_QUEUES:
+            low, high, most = self.bdp // 5, self.bdp * 4 // 5, 1.0
+        elif low is None and self.control == "dcqcn":
+            low, high = 5000, 200_000
+        if low is None:
+            return [-1, -1, 0]
+        return [low, low if high is None else high, round((0.01 if most is None else most) * pk.CERTAIN)]
+
+    def table(self, topology: Topology) -> Ints:
+        """Return (links, columns of ROOMS)."""
+        owned = (topology.tail < topology.npus) & ~topology.forwards[topology.tail]
+        last = (topology.head < topology.npus) & ~topology.forwards[topology.head]
+        room = np.where(owned, lk.FOREVER, np.minimum(self.rooms(topology), lk.FOREVER >> 2))
+        lowest, highest = (np.full(topology.links, depth) for depth in self.marks[:2])
+        if self.kmin is None and self.control in DEEP_QUEUES:
+            lowest, highest = (
+                np.floor(depth * shares(topology)).astype(np.int64) for depth in (lowest, highest)
+            )
+            # Where the receiver paces, its own link says nothing of the network.
+            if self.control == "rccc":
+                lowest[last] = -1
+        return np.stack([room, owned, lowest, highest, last], axis=1).astype(np.int64)
 
 
 def oversubscription(topology: Topology) -> float:
