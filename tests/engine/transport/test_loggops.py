@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import armillary
 from armillary.base.errors import InputError, StuckError
+from armillary.convert.front_ends.goal import convert
 from armillary.convert.goal.loggops import Model, simulate
 from armillary.convert.goal.operation import Operation
 from armillary.engine.common.assumptions import without_effect
@@ -121,6 +123,26 @@ def test_collectives_take_their_closed_forms() -> None:
     # A CPU that takes a message sends nothing: with both directions of a ring at once, half of the time is lost.
     both = armillary.simulate(trace, machine("ring")).total_ticks
     assert 1.4 < both / analytical < 1.6
+
+
+def test_a_schedule_takes_the_time_that_loggopsim_says(tmp_path: Path) -> None:
+    """Three rounds of a ring, through the converter and the engine."""
+    path = tmp_path / "ring.goal"
+    lines = ["num_ranks 4"]
+    for rank in range(4):
+        lines.append(f"rank {rank} {{")
+        for tag in range(3):
+            lines.append(f"s{tag}: send 4001b to {(rank + 1) % 4} tag {tag}")
+            lines.append(f"r{tag}: recv 4001b from {(rank + 3) % 4} tag {tag}")
+            lines += [f"s{tag} requires r{tag - 1}"] if tag else []
+        lines.append("}")
+    path.write_text("\n".join(lines) + "\n")
+    values = {"L": 1000, "o": 100, "g": 50, "G": 0.25}
+    converted = convert([path], loggops=",".join(f"{name}={value}" for name, value in values.items()))
+    level = {"name": "x", "topology": "Switch", "size": 4, "bandwidth": "12.5 GB/s", "latency": "500 ns"}
+    four = load_platform({"network": [level], "network_model": {"name": "loggops", "options": values}})
+    ticks = armillary.simulate(converted.trace, four).total_ticks
+    assert ticks == max(converted.facts["loggops_ns"]) == 3 * (2 * 100 + 1000 + 4000 * 0.25)
 
 
 def test_a_rate_beyond_the_links_is_said() -> None:
