@@ -33,6 +33,7 @@ import sys
 import tempfile
 import time
 import traceback
+import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -358,6 +359,8 @@ def main() -> int:
     minutes = arguments.minutes or (1.0 if arguments.cases == ANY else 1e6)
     seconds = 60 * (arguments.each or minutes / len(names))
     if arguments.child:
+        # What NumPy has to say of a file, its reader should have said.
+        warnings.simplefilter("error", RuntimeWarning)
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         reader, folder = table[names[0]], arguments.child
         with Path(folder, "progress").open("r+b") as file, mmap.mmap(file.fileno(), 8) as progress:
