@@ -251,7 +251,7 @@ def plan_text(plan: Plan) -> str:
     parts += [f"microbatch {plan.microbatch}", plan.data.sharding]
     parts += [] if plan.recompute == "none" else [f"{plan.recompute} recomputation"]
     if plan.checkpoint_every:
-        parts.append(f"a checkpoint every {plan.checkpoint_every:,} steps")
+        parts.append(f"a checkpoint every {plan.checkpoint_every:,} steps, beside which nothing runs")
     if plan.numbers.recipe:
         parts.append(f"{plan.numbers.compute} ({plan.numbers.recipe})")
     return ", ".join(parts)
