@@ -134,6 +134,7 @@ class Gpu:
         sms: Streaming multiprocessors.
         tiles: Rows and columns of the tiles of GEMMs, and the SMs that share one.
         depth: Bytes of k in a step.
+        load: Bytes at multiples of which rows must begin to be read at full rate; 1: anywhere (compilers pad).
         gemm: Constants by precision.
         attention: Constants by precision.
         layouts: Time of ``input`` and ``weight`` gradients and of ``grouped`` GEMMs over that of a forward one of
@@ -165,6 +166,7 @@ class Gpu:
     layouts: Mapping[str, float]
     share: float
     launch: float
+    load: int = 16
     factors: Factors = field(default_factory=Factors)
     like: str = ""
     derived: bool = False
@@ -253,6 +255,7 @@ def _read(path: Path, below: tuple[str, ...]) -> Gpu:
         sms=sms,
         tiles=reader.tiles(base.tiles if base else None),
         depth=reader.count(("depth",), base.depth if base else None),
+        load=reader.count(("load",), base.load if base else Gpu.load),
         gemm=reader.fits("gemm", GemmFit, dict(base.gemm) if base else {}),
         attention=reader.fits("attention", AttentionFit, dict(base.attention) if base else {}),
         layouts=reader.layouts(base.layouts if base else {}),
