@@ -190,7 +190,8 @@ class Gpu:
         # Of a kernel of one operand and its cast, measured together, what is there however small the operand is all
         # cast, but for the launch of any GEMM.
         fit = self.gemm.get(f"{precision} {scaling}", fit)
-        return dataclasses.replace(fit, cast=0.0, launch=min(fit.launch, self.gemm["bf16"].launch))
+        # Who quantises apart calls cuBLAS, whose waves share operands; those of the measured CUTLASS kernels do not.
+        return dataclasses.replace(fit, cast=0.0, again=0.0, launch=min(fit.launch, self.gemm["bf16"].launch))
 
     def attention_fit(self, precision: str) -> AttentionFit:
         """Return the constants of a precision, or of the nearest that has some."""
