@@ -191,8 +191,8 @@ def _unaligned(sizes: Floats, load: float, transposed: NDArray[np.bool_]) -> Flo
     """Return (GEMMs) how many times as long SMs work, as loads are narrower than one of `load` elements."""
     m, n, k, _ = sizes.astype(np.int64).T
     whole = max(1, int(load))
-    # Rows of the operands and of the result; in a gradient of weights k is no row's length. Measured ones of experts with
-    # odd numbers of tokens are as fast as others (SimuMax, B200).
+    # Rows of the operands and of the result; k of a gradient of weights is no row's length. Those of experts with odd
+    # numbers of tokens were measured to be as fast as others (SimuMax, B200).
     elements = np.gcd(np.gcd(n, np.where(transposed, m, k)), whole)
     # Exponents of powers of two are exact.
     found: Floats = 1 + UNALIGNED * (np.frexp(whole / elements)[1] - 1)
