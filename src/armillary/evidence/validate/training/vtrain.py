@@ -7,7 +7,8 @@ Many nodes recompute all (18.4B on 256 GPUs takes 9.6 s where Megatron-LM's pape
 vocabulary of 50257 padded as Megatron-LM does. One node does neither, as vTrain's own model
 (src/model/gpt_modeling.py: 50257 // tp rows):
 
-- With recomputation, GEMMs of layers of 1,024 and 2,048 would run at 342 and 312 TFLOP/s, of a peak of 312.
+- With recomputation, an additional sample would run GEMMs of width 1,024 and 2,048 at 342 and 312 TFLOP/s, of a peak of
+  312.
 - Without tp the head takes three times as long as with tp 2: its rows do not begin at whole loads.
 
 Rows of one node are sums. To 0.3 %, a layer of a microbatch takes the same in all rows of one width, tp and microbatch.
