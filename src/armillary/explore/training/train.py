@@ -26,6 +26,7 @@ from armillary.explore.training.step import Step, checkpoint, seconds
 from armillary.platform.fields import first_problem
 from armillary.workload import models
 from armillary.workload.generate import memory_of, model_flops
+from armillary.workload.layers.embedding import ROWS, share_of
 from armillary.workload.models import Model, model_of
 from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.effects import widened, without_effect
@@ -198,6 +199,10 @@ def _assumed(model: Model, plan: Plan, machine: Machine, software: Software) -> 
         found.append(
             f"no step of a model of kind {model.kind} was measured: what {software.name} adds, and the interval, are "
             "those of decoders"
+        )
+    elif (rows := share_of(model.vocabulary, plan.parallel.tp)) % ROWS and machine.device:
+        found.append(
+            f"the vocabulary is not padded: GEMMs of {rows:,} rows on a rank are slower than of a multiple of {ROWS}"
         )
     if software.fitted.constants == Constants():
         where = machine.device or "this machine"
