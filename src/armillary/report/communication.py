@@ -7,7 +7,6 @@ NCCL's tests: the rate every member's link must carry, comparable across group s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from armillary.engine.common.timeline import KINDS, Timeline
 from armillary.platform.network import TOPOLOGIES
 from armillary.report.critical import Late
 from armillary.report.plain import nanoseconds, slowest
+from armillary.report.table import Table
 from armillary.report.time_breakdown import Ticks, measure, union
 
 _SHARED = frozenset(
@@ -165,7 +165,13 @@ def collectives(timeline: Timeline, cls: int, late: Late | None = None) -> list[
     return sorted(rows, key=lambda row: (-row.time, row.label, -row.size))
 
 
-def collective_rows(timeline: Timeline) -> list[dict[str, Any]]:
+_COLUMNS = (
+    "collective", "size", "members", "calls", "transfer", "waiting", "total", "shortest", "longest",
+    "algorithm_bandwidth", "bus_bandwidth",
+)  # fmt: skip
+
+
+def collective_rows(timeline: Timeline) -> Table:
     """Return the collectives of the slowest rank as rows: times in s, sizes in bytes, bandwidths in bytes a second."""
     cls = slowest(timeline)
     second = float(nanoseconds(timeline, 1)) * 1e-9
@@ -173,15 +179,15 @@ def collective_rows(timeline: Timeline) -> list[dict[str, Any]]:
     def rate(bytes_per_ns: float | None) -> float | None:
         return None if bytes_per_ns is None else bytes_per_ns * 1e9
 
-    return [
-        {
-            "collective": row.label, "size": row.size, "members": row.group_size, "calls": row.count,
-            "transfer": row.transfer * second, "waiting": row.waiting * second, "total": row.time * second,
-            "shortest": row.shortest * second, "longest": row.longest * second,
-            "algorithm_bandwidth": rate(row.algorithm_bandwidth), "bus_bandwidth": rate(row.bus_bandwidth),
-        }
+    rows = [
+        (
+            row.label, row.size, row.group_size, row.count, row.transfer * second, row.waiting * second,
+            row.time * second, row.shortest * second, row.longest * second, rate(row.algorithm_bandwidth),
+            rate(row.bus_bandwidth),
+        )
         for row in (() if cls is None else collectives(timeline, cls))
     ]  # fmt: skip
+    return Table(_COLUMNS, [dict(zip(_COLUMNS, row, strict=True)) for row in rows])
 
 
 def dimensions(timeline: Timeline, cls: int) -> list[DimensionRow]:
