@@ -7,6 +7,7 @@ NCCL's tests: the rate every member's link must carry, comparable across group s
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,8 +15,10 @@ from armillary.engine.common.timeline import KINDS, Timeline
 from armillary.platform.network import TOPOLOGIES
 from armillary.report.critical import Late
 from armillary.report.plain import nanoseconds, slowest
-from armillary.report.table import Table
 from armillary.report.time_breakdown import Ticks, measure, union
+
+if TYPE_CHECKING:
+    from armillary.report.table import Table
 
 _SHARED = frozenset(
     ("all-reduce", "all-gather", "reduce-scatter", "reduce-scatter-block", "all-to-all", "gather", "scatter")
@@ -173,6 +176,9 @@ _COLUMNS = (
 
 def collective_rows(timeline: Timeline) -> Table:
     """Return the collectives of the slowest rank as rows: times in s, sizes in bytes, bandwidths in bytes a second."""
+    # Late: a summary needs no table of this kind.
+    from armillary.report.table import Table
+
     cls = slowest(timeline)
     second = float(nanoseconds(timeline, 1)) * 1e-9
 
