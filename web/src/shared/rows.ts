@@ -30,6 +30,7 @@ export function longBody(place: HTMLElement, table: HTMLTableElement, count: num
   let made = new Map<number, HTMLTableRowElement>();
   let height = 24;
   let [from, to] = [0, 0];
+  const widths: number[] = [];
   const show = (first: number, last: number) => {
     if (first === from && last === to) return;
     const held = body.contains(document.activeElement);
@@ -51,7 +52,9 @@ export function longBody(place: HTMLElement, table: HTMLTableElement, count: num
     below.style.height = `${(count - last) * height}px`;
     if (held && !body.contains(document.activeElement)) place.focus({ preventScroll: true });
     // Columns only grow: they would jump with the rows.
-    for (const cell of table.tHead?.rows[0]?.cells ?? []) cell.style.minWidth = `${Math.ceil(cell.offsetWidth)}px`;
+    const titles = [...(table.tHead?.rows[0]?.cells ?? [])];
+    const wide = titles.map((cell) => Math.ceil(cell.offsetWidth));
+    titles.forEach((cell, at) => wide[at]! > (widths[at] ?? 0) && (cell.style.minWidth = `${(widths[at] = wide[at]!)}px`));
   };
   const look = () => {
     const seen = Math.ceil((place.clientHeight || 600) / height);
