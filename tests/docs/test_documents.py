@@ -100,6 +100,7 @@ def same(expected: str, got: str) -> bool:
 PATCHED = {"ten-changes.md"}
 """Pages whose commands run with patches applied, in `tests/newcomer`."""
 LONG = {
+    "calibrate-gemm.md",
     "calibrate-your-cluster.md",
     "comparison.md",
     "extrapolate.md",
@@ -113,6 +114,7 @@ LONG = {
     "tutorial-machine.md",
     "tutorial-price.md",
     "tutorial-serving.md",
+    "variation.md",
 }
 
 

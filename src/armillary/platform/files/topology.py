@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -154,6 +155,11 @@ def from_networkx(graph: networkx.Graph, name: str = "graph", *, forward: bool =
     """
     # Nodes without the attribute are switches, or NPUs by name if no node has it.
     ranks = {str(node): data["npu"] for node, data in graph.nodes(data=True) if data.get("npu") is not None}
+    for node, rank in ranks.items():
+        if not isinstance(rank, Integral):
+            raise InputError(
+                f"{name}: node '{node}': npu: got {show(rank)}, expected its rank, a whole number"
+            )
     if ranks and sorted(ranks.values()) != list(range(len(ranks))):
         raise InputError(
             f"{name}: got NPU ranks {show(sorted(ranks.values()))}, expected 0 to {len(ranks) - 1}"
