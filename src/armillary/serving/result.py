@@ -13,6 +13,7 @@ from armillary.report.page.blocks import Block, bars, table
 from armillary.report.page.blocks import headline as answer
 from armillary.report.page.blocks import lines as lines_of
 from armillary.report.page.shown import Shown
+from armillary.report.table import Parts, Table
 from armillary.serving.interval import RATIOS, ROWS, interval
 from armillary.serving.outcome import NS, WAITS, Floats, Outcome, Quantiles, quantiles
 from armillary.serving.rate import Found
@@ -68,6 +69,26 @@ class Serving(Shown):
     def good(self) -> float | None:
         """Share of the requests that meet the objective; None: there is none."""
         return float(self.outcome.good(self.limits).mean()) if self.limits else None
+
+    @property
+    def breakdown(self) -> Parts:
+        """Where the time of a request goes, on average: part -> s, the largest first. A table, too."""
+        means = {WAITS[name]: float(each.mean()) / NS for name, each in self.outcome.waits.items()}
+        return Parts(dict(sorted(means.items(), key=lambda each: -each[1])))
+
+    @property
+    def requests(self) -> Table:
+        """A row for each request: when it came, and its times, in s; those of one token have no ``tpot``."""
+        found = [self.outcome.requests.arrival / NS, self.outcome.ttft, self.outcome.tpot, self.outcome.e2e]
+        names = ("arrival", "ttft", "tpot", "e2e")
+        rows = zip(*(np.asarray(each, dtype=float).tolist() for each in found), strict=True)
+        return Table(
+            names,
+            [
+                {name: None if math.isnan(value) else value for name, value in zip(names, row, strict=True)}
+                for row in rows
+            ],
+        )
 
     def interval_s(self, name: str) -> tuple[float, float] | None:
         """Return the ends, in s, of the 90 % interval of the mean of ``ttft`` or ``tpot``; None: none is known.

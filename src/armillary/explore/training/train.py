@@ -20,10 +20,11 @@ from armillary.explore.training.defaults import chosen, completed, unchosen, wit
 from armillary.explore.training.interval import interval_of
 from armillary.explore.training.parts import parts_of
 from armillary.explore.training.plan_keys import PlanError, nested
-from armillary.explore.training.prediction import Memory, Prediction
+from armillary.explore.training.prediction import Prediction
 from armillary.explore.training.software import Software, software_on, usual
 from armillary.explore.training.step import Step, checkpoint, seconds
 from armillary.platform.fields import first_problem
+from armillary.report.memory_fit import Memory
 from armillary.workload import models
 from armillary.workload.generate import memory_of, model_flops
 from armillary.workload.layers.embedding import ROWS, share_of
