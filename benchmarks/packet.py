@@ -48,7 +48,7 @@ def measure(
     source, target = ends
     flow = np.arange(len(source))
     best = float("inf")
-    for _ in range(int(__import__("os").environ.get("N", "4"))):
+    for _ in range(4):
         start = time.process_time()
         got = offer(options, routing, source, target, size, flow=flow)
         best = min(best, time.process_time() - start)

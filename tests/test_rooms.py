@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -95,7 +96,10 @@ class _Imports(ast.NodeVisitor):
             self.loaded.add(module)
 
 
-IMPORTS = {module: _Imports(module) for module in MODULES}
+@cache
+def _imports() -> dict[str, _Imports]:
+    # Not at import: that is done by every process of a run, for the tests of one.
+    return {module: _Imports(module) for module in MODULES}
 
 
 def _room(module: str) -> str:
@@ -144,21 +148,21 @@ def test_nothing_imports_from_a_later_room(room: str):
     later = set(ROOMS[ROOMS.index(room) + 1 :])
     wrong = {}
     for module in (module for module in MODULES if _room(module) == room):
-        found = IMPORTS[module].loaded | (set() if _is_face(module) else IMPORTS[module].for_types)
+        found = _imports()[module].loaded | (set() if _is_face(module) else _imports()[module].for_types)
         if upward := {other for other in found if _room(other) in later}:
             wrong[module] = upward
     assert wrong == {}
 
 
 def test_no_modules_import_each_other_in_a_circle():
-    edges = {module: imports.loaded - {module} for module, imports in IMPORTS.items()}
+    edges = {module: imports.loaded - {module} for module, imports in _imports().items()}
     assert set(_circles(edges)) <= CIRCLES
 
 
 def test_no_modules_need_each_other_in_a_circle_for_their_types():
     edges = {
         module: imports.loaded | (set() if _is_face(module) else imports.for_types) - {module}
-        for module, imports in IMPORTS.items()
+        for module, imports in _imports().items()
     }
     assert set(_circles(edges)) - CIRCLES <= TYPE_CIRCLES
 

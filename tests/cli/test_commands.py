@@ -74,6 +74,14 @@ def test_a_saved_result_gives_the_same_summary(inputs: Path, call: Call) -> None
     assert call("explain a.npz").stdout.startswith(fresh.stdout)
 
 
+def test_a_brief_answer_is_the_first_lines_of_the_whole(inputs: Path, call: Call) -> None:
+    whole, brief = (call(f"run study.yaml{more}").stdout for more in ("", " --brief"))
+    assert brief.startswith("Step time ") and "profile" not in brief and len(brief.splitlines()) < 4
+    assert [line for line in whole.splitlines() if line in brief.splitlines()] == brief.splitlines()
+    refused = call("run study.yaml --brief --samples 3")
+    assert refused.exit_code == 2 and "--samples and --brief exclude each other" in refused.stderr
+
+
 def test_files_and_flags_agree(inputs: Path, call: Call) -> None:
     files = "run --workload step --system system.json --network network.yml --json a.json"
     assert call(files).exit_code == 0

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from armillary.base import extension
 from armillary.base.errors import InputError
-from armillary.collective.algorithms import DEFINITIONS, algorithms_for, find_algorithm, rounds_for
+from armillary.collective.algorithms import (
+    DEFINITIONS,
+    add_algorithm,
+    algorithms_for,
+    find_algorithm,
+    rounds_for,
+)
 from armillary.collective.chunk_order.choose import SCHEDULERS
 from armillary.collective.demand import OPERATIONS
 from armillary.collective.rounds import ListedAlgorithm, Message
@@ -92,3 +99,30 @@ def test_the_reference_names_every_choice() -> None:
         *(other for each in BUILT_IN for other in each.others),
     }
     assert [name for name in sorted(names) if f"`{name}`" not in text] == []
+
+
+def test_a_program_adds_an_algorithm_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extension, "_added", {})
+
+    class Star(ListedAlgorithm):
+        operations = ("all-reduce",)
+
+        def cut(self, operation: str, n: int) -> int:
+            return 1
+
+        def steps(self, operation: str, n: int, root: int) -> Iterator[list[Message]]:
+            yield [Message(member, 0, (0,), reduce=True) for member in range(1, n)]
+            yield [Message(0, member, (0,)) for member in range(1, n)]
+
+    add_algorithm("of my own", Star)
+    add_algorithm("of my own", Star)
+    assert len(rounds_for("of my own", "all-reduce", 5).rounds) == 2
+    for name, what, why in (
+        ("of my own", type("Other", (Star,), {}), "there is one of that name"),
+        ("ring", Star, "there is one of that name"),
+        ("x", 5, "expected a class of algorithms"),
+        ("x", ListedAlgorithm, "abstract"),
+        (" ", Star, "expected a text"),
+    ):
+        with pytest.raises(InputError, match=why):
+            add_algorithm(name, what)  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from armillary.base.errors import InputError
 from armillary.cli import main
-from armillary.collective.exchange import SCHEDULES, Routing, balanced, drawn, least_time
+from armillary.collective.exchange import SCHEDULES, Routing, balanced, counted, drawn, least_time
 from armillary.explore.exchange import exchange, read_routing
 from armillary.platform import load_platform
 
@@ -143,6 +143,22 @@ def test_draws_are_without_repeats_and_follow_the_law() -> None:
     assert even.max() < 1.3 * even.min()
     with pytest.raises(InputError, match="17 of 16 experts"):
         drawn(4, 16, 500, 17, 0.0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, 50), min_size=4, max_size=12), st.integers(1, 30), st.integers(1, 4))
+def test_choices_fall_on_experts_as_counted(counts: list[int], tokens: int, choices: int) -> None:
+    counts = [1 + counts[0], *counts[1:], *([0] * (len(counts) % 2))]
+    if max(counts) * choices > sum(counts):
+        with pytest.raises(InputError, match="of the choices, expected at most"):
+            counted(2, tokens, choices, counts, 3)
+        return
+    routing = counted(2, tokens, choices, counts, 3)
+    for rank in range(2):
+        chosen = routing.chosen[routing.source == rank]
+        assert all(len(set(each)) == choices for each in chosen.tolist())
+        often = np.bincount(chosen.ravel(), minlength=len(counts))
+        assert (np.abs(often - np.array(counts) / sum(counts) * tokens * choices) < 1).all()
 
 
 def test_a_file_of_choices(tmp_path: Path) -> None:

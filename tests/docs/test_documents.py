@@ -21,6 +21,7 @@ import pytest
 from click.testing import CliRunner
 
 import armillary
+from armillary.base import extension
 from armillary.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,6 +100,7 @@ def same(expected: str, got: str) -> bool:
 PATCHED = {"ten-changes.md"}
 """Pages whose commands run with patches applied, in `tests/newcomer`."""
 LONG = {
+    "calibrate-gemm.md",
     "calibrate-your-cluster.md",
     "comparison.md",
     "extrapolate.md",
@@ -112,6 +114,7 @@ LONG = {
     "tutorial-machine.md",
     "tutorial-price.md",
     "tutorial-serving.md",
+    "variation.md",
 }
 
 
@@ -127,6 +130,7 @@ def test_page_runs_as_written(page: Path, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr(sys, "path", [*sys.path])  # what a page adds ends with it
+    monkeypatch.setattr(extension, "_added", {})
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     names: dict[str, object] = {"__name__": "__main__"}
     printed = ""

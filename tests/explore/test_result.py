@@ -11,6 +11,8 @@ import pytest
 import armillary
 from armillary.base.errors import InputError
 from armillary.explore.result import Result
+from armillary.explore.training.choose import Choice
+from armillary.explore.training.prediction import Prediction
 from armillary.explore.training.scaled import scaled
 
 STUDY = """\
@@ -48,6 +50,15 @@ def test_rows_are_what_tables_of_other_packages_take(result: Result) -> None:
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame(result.collectives)
     assert table["total"].sum() == pytest.approx(result.step_time)
+
+
+def test_results_have_the_same_attributes() -> None:
+    names = {
+        "step_time", "interval", "breakdown", "mfu", "memory", "bound", "collectives", "plot", "timeline", "tried",
+        "to_html", "_repr_html_",
+    }  # fmt: skip
+    for kind in (Result, Prediction, Choice):
+        assert names <= {*dir(kind)} | {*getattr(kind, "__dataclass_fields__", {})}, kind
 
 
 def test_three_lines_say_what_it_is(result: Result) -> None:
@@ -120,7 +131,10 @@ def test_predictions_are_compared_and_shown() -> None:
     assert len(repr(one).split("\n")) == 3
     assert sum(one.breakdown.values()) == pytest.approx(one.step_time)
     assert one.interval[0] < one.step_time < one.interval[1]
-    before, after = armillary.compare(one, other).terms.total.ns
+    found = armillary.compare(one, other)
+    assert found.breakdown.columns == ("part", "A", "B", "change")
+    before, after = found.terms.total.ns
+    assert sum(found.breakdown["A"]) == pytest.approx(before * 1e-9)
     # The steady state that the prediction takes for the rest is not the whole step, but close to it.
     assert before * 1e-9 == pytest.approx(one.step_time, rel=1e-2)
     assert after * 1e-9 == pytest.approx(other.step_time, rel=1e-2)

@@ -69,6 +69,7 @@ from armillary.serving.profile import profile_table
 from armillary.serving.replica import Engine, serve_replica
 from armillary.serving.routed import read_counts
 from armillary.serving.step_table import StepTable
+from armillary.studio.drawn import picture
 from armillary.studio.question import command_line, python, read_question
 from armillary.trace import GraphBuilder, Trace, load_trace, write_trace
 from armillary.trace.chakra_messages import et_def, open_messages, read_message
@@ -112,7 +113,7 @@ def rows() -> list[Target]:
         ("learn-plan", "request.yaml", made(seeds.REQUEST), yaml, read_request),
         ("model", "model.yaml", presets, yaml, lambda path: parameters(load_model(path))),
         ("config", "config.json", made(seeds.CONFIG, seeds.EXPERTS), mutate.JSON, lambda path: parameters(from_hugging_face(path))),
-        ("question", "question.json", made(seeds.QUESTION, {**seeds.QUESTION, "config": seeds.CONFIG}), mutate.JSON, question),
+        ("question", "question.json", made(seeds.QUESTION, {**seeds.QUESTION, "config": seeds.CONFIG}, {**seeds.QUESTION, "topology": seeds.DRAWN}), mutate.JSON, question),
         ("device", "device.yaml", packed("compute/gpu/devices/*.yaml"), yaml, lambda path: load_gpu(str(path))),
         ("fit", "fit.yaml", packed("collective/fitted/fits/*.yaml"), yaml, fit),
         ("gemm-table", "gemm.csv", made(seeds.GEMMS), text, lambda path: read_table(path, {"time": "us"}, 1000.0, "bf16")),
@@ -169,6 +170,8 @@ def question(path: Path) -> None:
     asked = read_question(read_document(path, "question", "json").data)
     parameters(asked.read_model())
     machine = machine_of(asked.machine)
+    if asked.topology:
+        picture({"topology": asked.topology}, lambda told: None)
     plan_of({"batch": 1, **asked.plan}, machine)
     command_line(asked, machine.name)
     python(asked, machine.name)

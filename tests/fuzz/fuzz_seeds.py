@@ -178,6 +178,10 @@ GRAPHML = """<?xml version="1.0" encoding="utf-8"?>
 <graph edgedefault="undirected"><node id="x"><data key="n">0</data></node><node id="y"><data key="n">1</data></node>
 <edge source="x" target="y"><data key="b">50 GB/s</data><data key="l">1 us</data></edge></graph></graphml>
 """
+DRAWN = {
+    "kind": "edges", "links": [{"from": "npu 0", "to": "a", "bandwidth": "50 GB/s", "latency": "1 us"},
+                               {"from": "npu 1", "to": "a", "bandwidth": "5 GB/s", "latency": "1 us", "way": "both"}],
+}  # fmt: skip
 QUESTION = {
     "model": "llama-2-7b", "machine": "2xdgx-h100", "fabric": 2, "peak": 0.5, "software": "nemo",
     "plan": {"batch": 32, "tp": 2, "pipeline": {"schedule": "interleaved", "virtual": 2}, "offload": {"weights": 0.5}},

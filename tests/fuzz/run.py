@@ -33,6 +33,7 @@ import sys
 import tempfile
 import time
 import traceback
+import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -68,7 +69,11 @@ POOLED = 1 << 15
 """Bytes of a file that is broken further: small ones find as much, and more of them fit in a minute."""
 ROOM = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 """Where cases are: to write a file to a disk may take 50 times as long as to read it."""
-STUCK_SECONDS = 300
+LOOK_SECONDS = 0.2
+STILL_SECONDS = 60
+"""Of a process that neither computes nor waits for a processor: starved by others it is not stuck."""
+STUCK_CPU_SECONDS = 300
+"""Of processor time in one case: compiled code cannot be interrupted as Python is."""
 MEMORY_BYTES = 6 << 30
 SHOWN_FAILURES = 20
 CORPUS = Path(__file__).parent / "corpus"
@@ -278,6 +283,13 @@ def write_corpus(reader: Reader, reached: list[tuple[bytes, set[Line]]]) -> None
             room -= len(data)
 
 
+def at_work(pid: int) -> tuple[str, float]:
+    """Return the state of a process, "R" where it runs or waits for a processor, and its processor seconds."""
+    # The name in parentheses may hold spaces.
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return fields[0], sum(int(ticks) for ticks in fields[11:15]) / os.sysconf("SC_CLK_TCK")
+
+
 def supervised(reader: Reader, first: int, *more: str) -> dict[str, Any]:
     """Fuzz one reader in another process, and say where it stood if that dies or hangs."""
     with tempfile.TemporaryDirectory(dir=ROOM) as folder:
@@ -294,13 +306,16 @@ def supervised(reader: Reader, first: int, *more: str) -> dict[str, Any]:
             str(first),
         ]
         process = subprocess.Popen([*command, *more], stdout=subprocess.PIPE, text=True)
-        last, since = b"", time.monotonic()
+        last, still, begun, spent = b"", 0.0, 0.0, 0.0
         while process.poll() is None:
-            time.sleep(0.2)
-            now = at.read_bytes()
+            time.sleep(LOOK_SECONDS)
+            now, (state, cpu) = at.read_bytes(), at_work(process.pid)
             if now != last:
-                last, since = now, time.monotonic()
-            if time.monotonic() - since > STUCK_SECONDS:
+                last, still, begun = now, 0.0, cpu
+            elif state != "R" and cpu == spent:
+                still += LOOK_SECONDS
+            spent = cpu
+            if still > STILL_SECONDS or cpu - begun > STUCK_CPU_SECONDS:
                 process.kill()
         output = process.stdout.read() if process.stdout else ""
         if process.returncode == 0:
@@ -344,6 +359,8 @@ def main() -> int:
     minutes = arguments.minutes or (1.0 if arguments.cases == ANY else 1e6)
     seconds = 60 * (arguments.each or minutes / len(names))
     if arguments.child:
+        # What NumPy has to say of a file, its reader should have said.
+        warnings.simplefilter("error", RuntimeWarning)
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         reader, folder = table[names[0]], arguments.child
         with Path(folder, "progress").open("r+b") as file, mmap.mmap(file.fileno(), 8) as progress:

@@ -64,6 +64,16 @@ FINDS = {
         fuzz_seeds.NCCL_LOG.replace("   time   algbw", "   times  algbw"),
     ),
     "half a GPU": ("nccl-csv", fuzz_seeds.NCCL_CSV.replace("\n8,", "\n0.5,")),
+    "a sequence without end": ("measured-csv", fuzz_seeds.MPT.replace(",2048,", f",{'9' * 200},")),
+    "a step without end": ("measured-log", fuzz_seeds.MAXTEXT.replace("1048576", "9" * 400)),
+    "tokens without end": ("prefills", fuzz_seeds.PREFILLS.replace("x,1", "x,inf").replace(",1", ",inf")),
+    "a rank that is a text": (
+        "edges-graphml",
+        fuzz_seeds.GRAPHML.replace(
+            '<key id="b"', '<key id="m" for="node" attr.name="npu" attr.type="string"/><key id="b"'
+        ).replace('<data key="n">1', '<data key="m">1'),
+    ),
+    "a key that is too long for YAML": ("astra-1-system", f"{'k' * 5000}: 1\n{fuzz_seeds.SYSTEM_1}"),
     "a quote that stays open": ("nccl-csv", fuzz_seeds.NCCL_CSV.replace("26,", '"26,')),
 }
 

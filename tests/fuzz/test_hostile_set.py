@@ -21,7 +21,7 @@ SECONDS = 30
 """Of processor time: a busy machine is no reader's fault."""
 STUCK_SECONDS = 300
 BYTES = 4 << 30
-FAST = 40
+FAST = 80
 """Of so many one is tried in the fast run."""
 
 

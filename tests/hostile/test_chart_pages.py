@@ -23,6 +23,18 @@ def sweep_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+LONG = 10_000
+
+
+@pytest.fixture(scope="module")
+def long_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A validation of 10,000 rows."""
+    rows = [Row(f"row {i}", 10.0 + i, (10.0 + i) * (1 + i % 101 / 500), "ab"[i % 2]) for i in range(LONG)]
+    path = tmp_path_factory.mktemp("long") / "validation.html"
+    write_validation([Table("one", "One", "us", "a source", tuple(rows), "blind")], path)
+    return path
+
+
 @pytest.fixture(scope="module")
 def validation_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [
@@ -152,4 +164,65 @@ def test_every_control_of_a_validation_works(chromium: Browser, validation_page:
     assert chromium.value(
         "[...document.querySelectorAll('button')].some((each) => each.textContent === 'show predicted')"
     )
+    assert chromium.tripped() == []
+
+
+def seen(chromium: Browser, place: str) -> list[str]:
+    """Return the second cells of the rows that the window of a long table shows."""
+    found: list[str] = chromium.value(
+        f"(() => {{ const place = document.querySelector('{place}'), edge = place.getBoundingClientRect();"
+        "return [...place.querySelectorAll('tbody tr:not(.room)')].filter((row) => { const box = row.getBoundingClientRect();"
+        "return box.bottom > edge.top && box.top < edge.bottom }).map((row) => row.cells[1].textContent) })()"
+    )
+    return found
+
+
+@pytest.mark.parametrize("kind", ["validation", "sweep"])
+def test_a_table_of_thousands_of_rows_makes_those_that_are_seen(
+    chromium: Browser, long_page: Path, sweep_page: Path, kind: str
+) -> None:
+    opened(chromium, long_page if kind == "validation" else sweep_page)
+    place = "section:last-of-type .scroll" if kind == "validation" else "#table"
+    rows = LONG if kind == "validation" else 4549
+    assert chromium.value(f"document.querySelector('{place} table').ariaRowCount") == str(rows + 1)
+    for share in (0.0, 0.5, 1.0, 0.25):
+        chromium.value(
+            f"(() => {{ const e = document.querySelector('{place}'); e.scrollIntoView(); e.scrollTop = {share} * (e.scrollHeight - e.clientHeight) }})()"
+        )
+        chromium.pause()
+        chromium.pause()
+        assert len(seen(chromium, place)) > 8
+        assert chromium.value(f"document.querySelectorAll('{place} tbody tr').length") < 80
+        at = chromium.value(
+            f"Number(document.querySelector('{place} tbody tr:nth-child(12)').ariaRowIndex) - 2"
+        )
+        assert at == pytest.approx(share * rows, abs=0.02 * rows)
+    # The last row is there, and what has the focus keeps it while it is in sight.
+    chromium.value(
+        f"(() => {{ const e = document.querySelector('{place}'); e.scrollTop = e.scrollHeight }})()"
+    )
+    chromium.pause()
+    last = f"document.querySelector('{place} tbody').rows"
+    assert chromium.value(f"[...{last}].at(-2).ariaRowIndex") == str(rows + 1)
+    if kind == "validation":
+        press(chromium, "measured")
+        assert chromium.value(f"document.querySelector('{place}').scrollTop") == 0
+        assert (
+            seen(chromium, place)[0] == "b"
+            and chromium.value(f"{last}[1].cells[0].textContent") == f"row {LONG - 1}"
+        )
+        press(chromium, "b")
+        assert chromium.value(f"document.querySelector('{place} table').ariaRowCount") == str(LONG // 2 + 1)
+    else:
+        chromium.value(f"document.querySelectorAll('{place} button')[20].focus()")
+        number = chromium.value("document.activeElement.textContent")
+        chromium.value(f"document.querySelector('{place}').scrollTop -= 60")
+        chromium.pause()
+        assert chromium.value("document.activeElement.textContent") == number
+        chromium.value(f"document.querySelector('{place}').scrollTop = 0")
+        chromium.pause()
+        assert chromium.value("document.activeElement.id") == "table"
+    # On paper all of them stand.
+    chromium.value("dispatchEvent(new Event('beforeprint'))")
+    assert chromium.value(f"document.querySelectorAll('{place} tbody tr:not(.room)').length") >= rows // 2
     assert chromium.tripped() == []

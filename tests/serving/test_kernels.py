@@ -7,10 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from armillary.base.errors import InputError
 from armillary.serving.kernels import ENGINES, Kernels, kernels_of
 from armillary.serving.routed import Routed
+from armillary.trace.attention import Attention
 
 DEEPSEEK = Routed(256, 8, 7168, 2048, 1, 8, "fp8 block")
+MINIMAX = Routed(256, 8, 3072, 1536, 1, 4, "fp8 block")
 
 
 def kernels(device: str = "h200-sxm", engine: str = "vllm", routed: Routed | None = None) -> Kernels:
@@ -73,6 +76,51 @@ def test_experts_are_near_measured_ones(
 ) -> None:
     """Means of power laws 1.01 and 1.2 in aiconfigurator's tables."""
     assert kernels(device, engine, routed).experts_ns(tokens) / 1e3 == pytest.approx(us, rel=0.35)
+
+
+@pytest.mark.parametrize(
+    ("device", "engine", "cache", "shape", "us"),
+    [
+        # Batch, heads, heads of keys and values, tokens, width: aiconfigurator's tables of prefills.
+        ("h100-sxm", "trtllm", "bf16", (1, 64, 8, 1024, 128), 77.4),
+        ("h100-sxm", "trtllm", "bf16", (1, 64, 8, 4096, 128), 692.9),
+        ("h100-sxm", "trtllm", "fp8", (1, 8, 1, 4096, 128), 77.7),
+        ("b200", "trtllm", "fp8", (1, 16, 16, 4096, 192), 130),
+        ("h200-sxm", "trtllm", "bf16", (1, 32, 32, 1024, 192), 53),
+    ],
+)
+def test_prompts_are_near_measured_ones(
+    device: str, engine: str, cache: str, shape: tuple[int, int, int, int, int], us: float
+) -> None:
+    found = kernels_of(device, engine, 450e9, False, None, cache)
+    assert found is not None
+    batch, heads, kv_heads, tokens, key = shape
+    pairs = tokens * (tokens + 1) // 2
+    attention = Attention(batch, heads, kv_heads, tokens, tokens, key, 128)
+    took = found.prompt_ns(attention, 2 * (key + 128) * pairs * batch * heads)
+    assert took / 1e3 == pytest.approx(us, rel=0.3)
+    # The same tokens behind others have more scores, and keys to read.
+    behind = found.prompt_ns(replace_keys(attention, 2 * tokens), 2 * (key + 128) * 3 * pairs * batch * heads)
+    assert behind > took
+
+
+def replace_keys(attention: Attention, keys: int) -> Attention:
+    return attention._replace(keys=keys)
+
+
+def test_experts_have_the_kernels_that_are_named() -> None:
+    def took(named: str | None, tokens: int = 4096) -> float:
+        found = kernels_of("b200", "vllm", 900e9, True, MINIMAX, named=named)
+        assert found is not None
+        return found.experts_ns(tokens)
+
+    assert took("triton") > 1.5 * took(None)
+    with pytest.raises(
+        InputError, match=r"expert-kernels tritom: expected one of triton, deepgemm \(did you mean"
+    ):
+        took("tritom")
+    with pytest.raises(InputError, match=r"expert-kernels triton: expected none, which"):
+        kernels_of("h100-sxm", "vllm", 450e9, False, replace(MINIMAX, stored="bf16"), named="triton")
 
 
 def test_experts_that_are_whole_read_as_much_as_parts_of_all() -> None:

@@ -16,7 +16,6 @@ pytest.importorskip("httpx2")
 from starlette.testclient import TestClient
 
 from armillary.cli import main
-from armillary.platform.files.preset import preset_names
 from armillary.studio.app import studio
 from armillary.studio.guard import MOST_BODY
 from armillary.studio.openapi import document
@@ -48,6 +47,18 @@ NETWORK = [
 ]
 
 
+GRAPH = {
+    "kind": "edges",
+    "links": [
+        *(
+            {"from": f"npu {rank}", "to": f"leaf {rank // 2}", "bandwidth": "50 GB/s", "latency": "500 ns"}
+            for rank in range(4)
+        ),
+        {"from": "leaf 0", "to": "leaf 1", "bandwidth": "25 GB/s", "latency": "1 us"},
+    ],
+}  # fmt: skip
+
+
 def changed(**more: Any) -> dict[str, Any]:
     return {**ASKED, **more}
 
@@ -64,6 +75,7 @@ def test_a_step_is_that_of_the_command(
         changed(fabric=2, peak=1.5),
         changed(network=NETWORK),
         changed(network=NETWORK, fabric=2),
+        {**own, "topology": GRAPH, "fabric": 2, "peak": 2},
     ):
         found = client.post("/api/train", json=question).json()
         for name, text in found["files"].items():
@@ -75,7 +87,11 @@ def test_a_step_is_that_of_the_command(
         told = json.loads(Path("step.json").read_text())
         # A machine of files is called by them there, and so is a device of a file.
         told["assumptions"] = [text for text in told["assumptions"] if "machine.yaml" not in text]
-        told["machine"] = "machine.yaml" if "network" in question else question["machine"]
+        drawn = {"network", "topology"} & {*question}
+        told["machine"] = "machine.yaml" if drawn else question["machine"]
+        found["prediction"]["assumptions"] = [
+            text for text in found["prediction"]["assumptions"] if "machine.yaml" not in text
+        ]
         assert told == found["prediction"]
         names: dict[str, Any] = {}
         exec(found["python"], names)
@@ -136,6 +152,14 @@ def test_a_wrong_plan_is_refused_in_the_words_of_the_command(
         changed(network=[{**NETWORK[0], "bandwidth": "9" * 300}]), changed(network=[{"topology": "Switch"}]),
         changed(network=[{**NETWORK[0], "name": ["x"], "latency": {}}]),
         changed(network=[{**NETWORK[1], "shape": [[2]]}]),
+        changed(topology=5), changed(topology={}), changed(topology={"kind": "file", "file": "/etc/passwd"}),
+        changed(topology={"kind": "infragraph", "file": "/etc/passwd"}),
+        changed(topology={**GRAPH, "table": "/etc/passwd"}),
+        changed(topology={"kind": "edges", "links": GRAPH["links"] * 300}), changed(topology={**GRAPH, "links": [5]}),
+        changed(topology=GRAPH, network=NETWORK), changed(topology={"kind": "hypercube", "order": 99}),
+        changed(topology={"kind": "dimensions", "network": [{**NETWORK[0], "in_network": {}}]}),
+        changed(topology={"kind": "edges", "links": [{**GRAPH["links"][0], "bandwidth": "fast"}]}),
+        changed(topology={"kind": ["edges"], "links": []}),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused_in_a_line(client: TestClient, question: Any) -> None:
@@ -241,8 +265,49 @@ def test_the_catalogue_has_what_can_be_asked(client: TestClient) -> None:
     found = answer.json()
     machines = {each["name"]: each for each in found["machines"]}
     assert machines["dgx-h100"]["devices"] == 8 and "llama-2-7b" in {each["name"] for each in found["models"]}
-    # Those whose network is a graph have no dimensions to draw, and no step is predicted on them.
-    assert "rail-only-h100" in preset_names() and "rail-only-h100" not in machines
+    rails = machines["rail-only-h100"]
+    assert (
+        rails["devices"] == 1024
+        and rails["topology"]["kind"] == "rail-optimised"
+        and rails["begin"] == {"hosts": 4}
+    )
+    assert {"hosts", "npus_per_host"} <= {each["key"] for each in found["graphs"]["rail-optimised"]}
+    assert all("file" not in each["key"] for keys in found["graphs"].values() for each in keys)
+
+
+def test_a_graph_is_drawn(client: TestClient) -> None:
+    found = client.post("/api/topology", json={"topology": GRAPH}).json()
+    assert (found["npus"], found["nodes"], found["links"]) == (4, 6, 10) and found["edges"] == GRAPH
+    (panel,) = found["panels"]
+    assert {mark[4] for mark in panel["marks"] if mark[2] != "row"} == {
+        "leaf 0",
+        "leaf 1",
+        *(f"npu {rank}" for rank in range(4)),
+    }
+    assert len(panel["lines"]) == 5
+    # Links that lead one way, or twice, are drawn as they are; and so are the graphs of presets.
+    odd = {
+        "kind": "edges",
+        "links": [*GRAPH["links"], {**GRAPH["links"][0], "way": "one"}, GRAPH["links"][1]],
+        "forward": True,
+    }
+    again = client.post("/api/topology", json={"topology": odd}).json()["edges"]
+    key = lambda link: sorted(link.items())  # noqa: E731
+    assert sorted(again["links"], key=key) == sorted(odd["links"], key=key) and again["forward"]
+    whole = client.post("/api/topology", json={"machine": "rail-only-h100"}).json()
+    assert whole["npus"] == 1024 and whole["edges"] is None and len(whole["panels"]) == 2
+    for bad in (
+        {},
+        {"machine": "dgx-h100"},
+        {"machine": 5},
+        {"topology": {"kind": "edges", "links": []}},
+        {"x": 1},
+    ):
+        refused = client.post("/api/topology", json=bad)
+        assert refused.status_code == 422 and "\n" not in refused.json()["error"], bad
+    worse = {**GRAPH, "links": [{**GRAPH["links"][0], "bandwidth": "fast"}]}
+    told = client.post("/api/topology", json={"topology": worse}).json()["error"]
+    assert told.startswith("platform file: platform.topology.links[0]: bandwidth: got 'fast'")
 
 
 def test_nobody_else_is_answered(client: TestClient) -> None:

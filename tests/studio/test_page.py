@@ -55,6 +55,71 @@ def test_which_network_would_i_build(page: Page) -> None:
     assert not page.problems()
 
 
+def test_which_graph_would_i_build(page: Page) -> None:
+    page.open(SMALL.replace("4xdgx", "dgx"))
+    page.click("#drawn summary")
+    page.set("#drawn-kind", "edges")
+    page.until("document.querySelectorAll('#graph [data-node]').length === 9")
+    assert len(page.rows("links")) == 8 and "on 8 devices" in page.text("#headline")
+    # A second switch, joined to a device by keys in the picture; the rows are what the picture is.
+    page.click("#graph-switch")
+    page.until("document.querySelectorAll('#graph [data-node]').length === 10")
+    ready = page.browser.value("document.body.dataset.ready")
+    for node in ("npu 3", "switch 0"):
+        page.browser.value(f"document.querySelector('[data-node=\"{node}\"]').focus()")
+        page.key("Enter", "Enter", 0, 13)
+    page.until(f"Number(document.body.dataset.ready) > {ready}")
+    ends = "['from', 'to'].map((end) => document.getElementById(`link-9-${end}`).value).join()"
+    assert page.browser.value(ends) == "npu 3,switch 0"
+    # Answers to what was drawn before may come first.
+    page.until("!document.body.classList.contains('busy')")
+    before = page.text("#headline")
+    page.set("#link-0-bandwidth", "1 GB/s")
+    page.until(f"document.querySelector('#headline').innerText !== {before!r}")
+    assert seconds(page.text("#headline")) > 1.2 * seconds(before)
+    page.set("#link-0-bandwidth", "fast")
+    page.until(
+        "/: platform.topology.links.0.: bandwidth: got 'fast'/.test(document.querySelector('#status').innerText)"
+    )
+    page.click("h1")
+    page.key("z", "KeyZ", CTRL, 90)
+    page.until("document.getElementById('link-0-bandwidth').value === '1 GB/s'")
+    page.until("!document.querySelector('#status').textContent")
+    # The link has it, the file is one that the reader takes, and there is a way back.
+    headline = page.text("#headline")
+    page.open(page.browser.value("location.hash").removeprefix("#"))
+    assert page.text("#headline") == headline and len(page.rows("links")) == 10
+    page.click("#take")
+    page.until("document.querySelector('#command')")
+    assert "kind: edges" in page.text("#command")
+    page.click("#drawn-back")
+    page.until("!document.querySelector('#links')")
+    assert not page.problems()
+
+
+def test_does_rail_only_suit_me(page: Page) -> None:
+    page.open(SMALL)
+    page.set("#choice-machine", "rail-only-h100")
+    page.until(
+        "/32 devices, a part of the 1,024 of/.test(document.querySelector('#drawn-said')?.textContent)"
+    )
+    assert "on 32 devices" in page.text("#headline")
+    before = seconds(page.text("#headline"))
+    page.set("#graph-bandwidth", "5 GB/s")
+    assert seconds(page.text("#headline")) > before
+    assert page.actions <= 3 and not page.problems()
+    for width, theme in ((1280, "light"), (400, "dark")):
+        page.size(width, 900, dark=theme == "dark")
+        page.until("document.querySelectorAll('#graph .node').length > 40")
+        assert page.browser.value("document.documentElement.scrollWidth") <= width
+        assert page.browser.value(CONTRAST) == [] and page.browser.value(NAMELESS) == []
+        if hostile_browser.AXE.exists():
+            assert page.browser.barriers() == []
+        share = changed(page.browser, "studio-graph", width, theme)
+        assert share <= CHANGED_AT_MOST, f"{width}: {share:.1%} looks different"
+    page.size(1280, 900)
+
+
 def test_is_tp_8_or_4_better(page: Page) -> None:
     page.open(f"{SMALL}&plan.parallel.tp=8")
     page.click("#tab-whatif")
@@ -264,6 +329,10 @@ def test_a_file_that_is_none_is_refused_on_the_page(page: Page, tmp_path: Path) 
     'model=llama-2-7b&machine=dgx-h100&plan.batch=8&network=[{"name":"<img src=x onerror=alert(1)>",'
     '"topology":"Switch","size":1e9,"bandwidth":"<b>","latency":"1 us"}]',
     'model=llama-2-7b&machine=dgx-h100&plan.batch=8&network=[null,{"shape":"x","size":{}}]',
+    'model=llama-2-7b&machine=dgx-h100&plan.batch=8&topology={"kind":"edges","links":[{"from":"npu 0",'
+    '"to":"<img src=x onerror=alert(1)>","bandwidth":"<b>","latency":"1 us"}]}',
+    'model=llama-2-7b&machine=dgx-h100&plan.batch=8&topology={"kind":"__proto__","links":[null]}',
+    'model=llama-2-7b&machine=dgx-h100&plan.batch=8&topology={"kind":"constructor","shape":[{}],"npus":5}',
 ])  # fmt: skip
 def test_a_hostile_link_does_nothing(page: Page, fragment: str) -> None:
     page.open(fragment)

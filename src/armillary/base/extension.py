@@ -20,6 +20,21 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
+class _Added:
+    """What a program added itself: it is loaded already."""
+
+    what: object
+
+    def load(self) -> object:
+        """Return it."""
+        return self.what
+
+
+_added: dict[str, dict[str, _Added]] = {}
+"""Group -> name -> what programs have added in this process."""
+
+
+@dataclass(frozen=True)
 class ExtensionPoint(Collection[str]):
     """One kind of things; as a collection, their names. Searching for other packages takes 30 ms.
 
@@ -33,9 +48,26 @@ class ExtensionPoint(Collection[str]):
     what: str
     built_in: tuple[str, ...]
 
-    def others(self) -> dict[str, EntryPoint]:
-        """Return the extensions of other packages, by name."""
-        found = {point.name: point for point in entry_points(group=self.group)}
+    def add(self, name: str, what: object) -> None:
+        """Add something in this process alone, as a package does for all by its entry point.
+
+        Raises:
+            InputError: the name is taken; by what the same program added, too, as results by that name are kept.
+        """
+        if not isinstance(name, str) or not name.isprintable() or not name.strip():
+            raise InputError(f"{self.what}: got the name {show(name)}, expected a text")
+        mine = _added.setdefault(self.group, {})
+        if name in mine and mine[name].what is what:
+            return
+        if name in self:
+            raise InputError(f"{self.what} '{name}': there is one of that name, expected another name")
+        mine[name] = _Added(what)
+
+    def others(self) -> dict[str, EntryPoint | _Added]:
+        """Return the extensions of other packages and of this program, by name."""
+        found: dict[str, EntryPoint | _Added] = {
+            point.name: point for point in entry_points(group=self.group)
+        } | _added.get(self.group, {})
         return {name: found[name] for name in sorted(found) if name not in self.built_in}
 
     def __iter__(self) -> Iterator[str]:

@@ -14,7 +14,7 @@ import click
 from armillary.base.files import write_text
 from armillary.base.hints import one_line
 from armillary.base.text import console, json_text
-from armillary.cli.command import option
+from armillary.cli.command import FILES, option
 from armillary.cli.options import IMAGE, html_option, plot_option
 from armillary.cli.values import LINKS, OUTPUT
 
@@ -31,7 +31,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Outputs:
-    """The files to write a result to; None: not written."""
+    """The files to write a result to; None: not written. `brief`: what is printed has no tables."""
 
     json: Path | None = None
     timeline: Path | None = None
@@ -39,6 +39,7 @@ class Outputs:
     save: Path | None = None
     links: Path | None = None
     html: Path | None = None
+    brief: bool = False
 
     def present(self, result: Timeline, *, quiet: bool = False, shown: Result | None = None) -> None:
         """Print the summary, write every requested file, and name it unless `quiet`.
@@ -50,7 +51,7 @@ class Outputs:
         """
         import armillary.report as report  # noqa: PLR0402  as a module: the root package names only what is public
 
-        report.print_summary(result)
+        report.print_summary(result, brief=self.brief)
         writers: dict[str, Callable[[Path], object]] = {
             "json": lambda path: report.write_json(result, path),
             "timeline": lambda path: report.write_perfetto(result, path),
@@ -79,14 +80,14 @@ class Outputs:
     def _write(self, writers: dict[str, Callable[[Path], object]], quiet: bool) -> None:
         # In the order of the fields, which is that of the help.
         for name, path in vars(self).items():
-            if path is not None:
+            if path is not None and name in writers:
                 writers[name](path)
                 if not quiet:
                     say(f"wrote {path}", err=True)
 
 
 def output_options(function: F) -> F:
-    """Add ``--json --plot --timeline --links --save --html`` to a command; it receives one `Outputs`."""
+    """Add ``--json --plot --timeline --links --save --html --brief`` to a command; it receives one `Outputs`."""
     # The names of the fields are those of click's parameters.
     names = tuple(each.name for each in fields(Outputs))
 
@@ -111,6 +112,10 @@ def output_options(function: F) -> F:
         ),
         option("--save", type=OUTPUT, metavar="FILE", help="Save the whole result for `armillary explain`."),
         html_option(),
+        option(
+            "--brief", is_flag=True, heading=FILES,
+            help="Print memory, time and what it assumes, and no tables.",
+        ),
     )  # fmt: skip
     decorated: Any = with_outputs
     # Reversed: decorators add from the inside out.

@@ -213,7 +213,11 @@ def command(
                 plan = load_study(study)
                 # Several jobs have results of their own, and end here.
                 if plan.jobs:
-                    for name, value in {"term-costs": term_costs, "samples": samples}.items():
+                    for name, value in {
+                        "term-costs": term_costs,
+                        "samples": samples,
+                        "brief": outputs.brief,
+                    }.items():
                         if value:
                             raise click.UsageError(f"--{name} is for one workload")
                     machine_of_study = with_efficiency(plan.platform, efficiency)

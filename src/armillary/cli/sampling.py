@@ -18,7 +18,12 @@ def check_sample_options(outputs: Outputs, others: dict[str, object]) -> None:
     Raises:
         UsageError: names them.
     """
-    of_one = {"timeline": outputs.timeline, "links": outputs.links, "save": outputs.save}
+    of_one = {
+        "timeline": outputs.timeline,
+        "links": outputs.links,
+        "save": outputs.save,
+        "brief": outputs.brief,
+    }
     for name, value in {**others, **of_one}.items():
         if value:
             raise click.UsageError(f"--samples and --{name} exclude each other")

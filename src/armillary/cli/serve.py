@@ -231,11 +231,18 @@ def with_times(options: Mapping[str, object], overhead: str | None, ingest: str 
 @counted_machine_option()
 @load_options
 @option("--tp", type=int, heading=REPLICA, help="Devices per replica; by default the whole machine.")
+@option("--pp", type=int, default=1, show_default=True, heading=REPLICA,
+        help="Pipeline stages per replica, of --tp devices each.")  # fmt: skip
 @option("--dp", type=int, default=1, show_default=True, heading=REPLICA,
         help="Ranks of a replica that have requests of their own and share its experts.")  # fmt: skip
 @option("--replicas", type=int, heading=REPLICA,
         help="Number of replicas, on as many machines as they need.")  # fmt: skip
 @engine_options
+@option("--expert-kernels", metavar="NAME", heading=ENGINE,
+        help="Kernels of experts where several were measured: triton, deepgemm; by default the engine's.")  # fmt: skip
+@option("--lora", type=int, default=0, show_default=True, metavar="N", heading=ENGINE,
+        help="Low-rank adapters that requests choose among, all on the device.")  # fmt: skip
+@option("--lora-rank", type=int, metavar="R", heading=ENGINE, help="Rank of each adapter; by default 16.")
 @option("--prefill-replicas", type=int, default=0, metavar="X", heading=REPLICA,
         help="Replicas for prompts only; they send keys and values to decode replicas.")  # fmt: skip
 @option(

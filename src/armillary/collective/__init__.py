@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from armillary.base import lazy
 
 if TYPE_CHECKING:
-    from armillary.collective.algorithms import algorithms_for, find_algorithm, rounds_for
+    from armillary.collective.algorithms import add_algorithm, algorithms_for, find_algorithm, rounds_for
     from armillary.collective.rounds import (
         CollectiveAlgorithm,
         ListedAlgorithm,
@@ -26,6 +26,7 @@ __all__ = [
     "Round",
     "Rounds",
     "SynthesizedSchedule",
+    "add_algorithm",
     "algorithms_for",
     "find_algorithm",
     "rounds_for",
@@ -34,7 +35,7 @@ __all__ = [
 __getattr__ = lazy(
     __name__,
     {
-        ".algorithms": ("algorithms_for", "find_algorithm", "rounds_for"),
+        ".algorithms": ("add_algorithm", "algorithms_for", "find_algorithm", "rounds_for"),
         ".rounds": ("CollectiveAlgorithm", "ListedAlgorithm", "Message", "Moves", "Round", "Rounds"),
         ".synthesis": ("SynthesizedSchedule", "synthesize"),
     },

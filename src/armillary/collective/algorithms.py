@@ -34,6 +34,22 @@ ROOTED = ("broadcast", "reduce", "gather", "scatter")
 """Operations with a root."""
 
 
+def add_algorithm(name: str, algorithm: type[CollectiveAlgorithm]) -> None:
+    """Add an algorithm in this process alone; packages declare theirs as entry points of ``armillary.collectives``.
+
+    Raises:
+        InputError: the name is taken, or it is no subclass of `CollectiveAlgorithm` that can be made.
+    """
+    if not (isinstance(algorithm, type) and issubclass(algorithm, CollectiveAlgorithm)):
+        raise InputError(
+            f"collective algorithm '{name}': got {show(algorithm)}, expected a class of algorithms"
+        )
+    # Here, and not when a simulation first needs it.
+    with ALGORITHMS.guard(name):
+        algorithm()
+    ALGORITHMS.add(name, algorithm)
+
+
 @lru_cache(maxsize=128)
 def find_algorithm(name: str) -> CollectiveAlgorithm:
     """Return the algorithm of a name.

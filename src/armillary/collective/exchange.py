@@ -12,7 +12,7 @@ tell that, so an exchange is described token by token:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -98,6 +98,47 @@ def drawn(ranks: int, experts: int, tokens: int, choices: int, skew: float, seed
     chosen = np.argsort(waits, axis=1, kind="stable")[:, :choices]
     source = np.repeat(np.arange(ranks), tokens)
     return Routing(ranks, experts, source, chosen.astype(np.int64), np.ones(len(source), np.int64))
+
+
+def counted(ranks: int, tokens: int, choices: int, counts: Sequence[float], seed: int = 0) -> Routing:
+    """Return tokens whose choices fall on experts as counts of a real run do, on every rank alike and to a token.
+
+    Which experts one token chose is not in counts: those of a rank are dealt out to its tokens in a random order.
+
+    Args:
+        ranks: Ranks.
+        tokens: Of each rank.
+        choices: Experts of a token.
+        counts: (experts) how often each was chosen.
+        seed: Random seed.
+
+    Raises:
+        InputError: An expert was chosen more often than once per token, or there are too many tokens.
+    """
+    experts = len(counts)
+    if not 1 <= choices <= experts or not 1 <= ranks * tokens <= MOST_TOKENS:
+        raise InputError(
+            f"got {choices} of {experts} experts for {ranks * tokens:,} tokens, expected at most all experts and "
+            f"{MOST_TOKENS:,} tokens"
+        )
+    share = np.asarray(counts, np.float64) / max(sum(counts), 1)
+    if share.max() * choices > 1 + 1e-9:
+        raise InputError(
+            f"counts of experts: expert {int(share.argmax())} has {share.max():.1%} of the choices, expected at most "
+            f"{1 / choices:.1%}, as a token makes {choices} choices"
+        )
+    wanted = np.minimum(share * tokens * choices, tokens)
+    often = np.floor(wanted + 1e-9).astype(np.int64)
+    # The largest remainders make up what rounding down leaves; whoever has all tokens has none.
+    more = np.argsort(-(wanted - often), kind="stable")[: tokens * choices - int(often.sum())]
+    often[more] += 1
+    random, chosen = np.random.default_rng(seed), np.empty((ranks, tokens, choices), np.int64)
+    for rank in range(ranks):
+        order = random.permutation(experts)
+        # Dealt out row by row: no expert comes round to a token twice, as none has more than all tokens.
+        chosen[rank] = np.repeat(order, often[order]).reshape(choices, tokens).T
+    source = np.repeat(np.arange(ranks), tokens)
+    return Routing(ranks, experts, source, chosen.reshape(-1, choices), np.ones(len(source), np.int64))
 
 
 Step = Ints

@@ -47,8 +47,9 @@ def simulate(
         profile: "physical": concurrent transfers share link bandwidth; "astra-sim": tick for tick what ASTRA-sim
             computes. 1 tick is 1 ns in both. None: what the platform's file says.
         fold: Simulate one rank of each class that provably behaves alike; the ticks are the same.
-        network_model: "analytical": dimensions without contention but for the ports of NPUs; "congestion": messages
-            wait for the links that they cross, one on each at a time; "flow": they share links max-min fairly;
+        network_model: "analytical": dimensions without contention but for the ports of NPUs; "loggops": messages take
+            time of both ends only (LogGOPS); "congestion": they wait for the links that they cross, one on each at a
+            time; "flow": they share links max-min fairly;
             "packet": they are cut into packets, as `Platform.packets` says; "ns3": ns-3 moves these (extra ns3); or a
             `NetworkModel` of another package by its name. None: what the platform's file says; if that says nothing,
             analytical where the network is given by dimensions, flow where it is a graph.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from armillary.base.errors import InputError
 from armillary.engine.common.timeline import Timeline
@@ -13,6 +13,7 @@ from armillary.platform.model import Platform
 from armillary.report.page.blocks import Block, changes
 from armillary.report.page.run import answer, details_of, reasons_of
 from armillary.report.page.shown import Shown
+from armillary.report.table import Parts, Table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from armillary.explore.what_if import Tried
     from armillary.platform.files.native import Study
     from armillary.report.lower_bound import Bound
+    from armillary.report.memory_fit import Memory
 
 
 @dataclass(frozen=True, repr=False)
@@ -61,9 +63,9 @@ class Result(Shown):
         return found and (self.step_time * found["low_ratio"], self.step_time * found["high_ratio"])
 
     @property
-    def breakdown(self) -> dict[str, float]:
-        """Part of the time of the slowest rank -> s; they add up to its finish."""
-        return breakdown_of(self.run)
+    def breakdown(self) -> Parts:
+        """Part of the time of the slowest rank -> s, the largest first; they add up to its finish. A table, too."""
+        return Parts(dict(sorted(breakdown_of(self.run).items(), key=lambda each: -each[1])))
 
     @property
     def mfu(self) -> float | None:
@@ -74,10 +76,11 @@ class Result(Shown):
         return found.mfu if found else None
 
     @property
-    def memory(self) -> Mapping[str, Any] | None:
+    def memory(self) -> Memory | None:
         """What the fullest rank needs, in bytes, and whether it fits; None: not known."""
-        found: Mapping[str, Any] | None = self.run.info.get("memory")
-        return found
+        from armillary.report.memory_fit import memory_of_run
+
+        return memory_of_run(self.run)
 
     @property
     def bound(self) -> Bound:
@@ -87,7 +90,7 @@ class Result(Shown):
         return bound(self.run)
 
     @property
-    def collectives(self) -> list[dict[str, Any]]:
+    def collectives(self) -> Table:
         """A row for each kind of collective of the slowest rank: ``pandas.DataFrame(result.collectives)``."""
         from armillary.report.communication import collective_rows
 

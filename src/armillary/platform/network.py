@@ -309,7 +309,7 @@ def port(dimension: Dimension) -> Port:
 
 
 NETWORK_MODELS = ExtensionPoint(
-    "armillary.transport", "network model", ("analytical", "congestion", "flow", "packet", "ns3")
+    "armillary.transport", "network model", ("analytical", "loggops", "congestion", "flow", "packet", "ns3")
 )
 """Models of profile physical. All but the first move messages."""
 ASTRA_SIM_MODELS = ("analytical", "congestion")
@@ -322,7 +322,7 @@ class NetworkChoice:
 
     Attributes:
         name: One of `NETWORK_MODELS`; empty: analytical, or flow where the network is a graph.
-        options: Of a model of another package; built-in ones have none (`Platform.packets` has those of packet).
+        options: Of loggops or a model of another package (`Platform.packets` has those of packet).
         source: File, line and key of the setting, or empty.
         folder: What paths in the options are relative to.
     """
@@ -339,5 +339,11 @@ class NetworkChoice:
             check(self, name=Choice(NETWORK_MODELS))
         check(self, options=Kind(Mapping, "a mapping"))
         # A built-in model would silently ignore options: those of packet are in `Platform.packets`.
-        if self.options and (not self.name or self.name in NETWORK_MODELS.built_in):
-            raise refuse(self, ("options",), "expected only with a network model of another package")
+        if (
+            self.options
+            and self.name != "loggops"
+            and (not self.name or self.name in NETWORK_MODELS.built_in)
+        ):
+            raise refuse(
+                self, ("options",), "expected only with loggops, or a network model of another package"
+            )

@@ -69,9 +69,9 @@ class RdmaPackets(Part):
     recovery: Literal["selective", "go-back-n"] | None = Field(
         default=None, description="What is sent again after a loss; if absent selective."
     )
-    spread: Literal["message", "packet", "flowlet", "bitmap", "reps"] | None = Field(
+    spread: Literal["message", "packet", "flowlet", "bitmap", "reps", "permuted"] | None = Field(
         default=None,
-        description="How paths are chosen; if absent packet for ndp, reps for nscc, rccc, else message.",
+        description="How paths are chosen; if absent permuted for ndp, reps for nscc, rccc, else message.",
     )
     paths: Count | None = Field(default=None, description="Paths to choose among; if absent 64.")
     qps: Count | None = Field(default=None, description="Queue pairs of a connection; if absent 1.")

@@ -7,7 +7,7 @@ NCCL's tests: the rate every member's link must carry, comparable across group s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from armillary.platform.network import TOPOLOGIES
 from armillary.report.critical import Late
 from armillary.report.plain import nanoseconds, slowest
 from armillary.report.time_breakdown import Ticks, measure, union
+
+if TYPE_CHECKING:
+    from armillary.report.table import Table
 
 _SHARED = frozenset(
     ("all-reduce", "all-gather", "reduce-scatter", "reduce-scatter-block", "all-to-all", "gather", "scatter")
@@ -165,23 +168,32 @@ def collectives(timeline: Timeline, cls: int, late: Late | None = None) -> list[
     return sorted(rows, key=lambda row: (-row.time, row.label, -row.size))
 
 
-def collective_rows(timeline: Timeline) -> list[dict[str, Any]]:
+_COLUMNS = (
+    "collective", "size", "members", "calls", "transfer", "waiting", "total", "shortest", "longest",
+    "algorithm_bandwidth", "bus_bandwidth",
+)  # fmt: skip
+
+
+def collective_rows(timeline: Timeline) -> Table:
     """Return the collectives of the slowest rank as rows: times in s, sizes in bytes, bandwidths in bytes a second."""
+    # Late: a summary needs no table of this kind.
+    from armillary.report.table import Table
+
     cls = slowest(timeline)
     second = float(nanoseconds(timeline, 1)) * 1e-9
 
     def rate(bytes_per_ns: float | None) -> float | None:
         return None if bytes_per_ns is None else bytes_per_ns * 1e9
 
-    return [
-        {
-            "collective": row.label, "size": row.size, "members": row.group_size, "calls": row.count,
-            "transfer": row.transfer * second, "waiting": row.waiting * second, "total": row.time * second,
-            "shortest": row.shortest * second, "longest": row.longest * second,
-            "algorithm_bandwidth": rate(row.algorithm_bandwidth), "bus_bandwidth": rate(row.bus_bandwidth),
-        }
+    rows = [
+        (
+            row.label, row.size, row.group_size, row.count, row.transfer * second, row.waiting * second,
+            row.time * second, row.shortest * second, row.longest * second, rate(row.algorithm_bandwidth),
+            rate(row.bus_bandwidth),
+        )
         for row in (() if cls is None else collectives(timeline, cls))
     ]  # fmt: skip
+    return Table(_COLUMNS, [dict(zip(_COLUMNS, row, strict=True)) for row in rows])
 
 
 def dimensions(timeline: Timeline, cls: int) -> list[DimensionRow]:

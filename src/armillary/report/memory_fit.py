@@ -7,6 +7,42 @@ from typing import Any
 
 from armillary.base.units import format_bytes
 from armillary.engine.common.timeline import Timeline
+from armillary.report.table import Parts
+
+
+class Memory(Parts):
+    """What the rank that needs most takes, in bytes: as attributes, by name, and as a table.
+
+    Attributes:
+        peak_bytes: Allocated at the peak.
+        reserved_bytes: What the allocator then holds.
+        needed_bytes: The same with the context of the device and the buffers of NCCL: what must fit.
+        capacity_bytes: Of a device; None: not known.
+    """
+
+    def __init__(
+        self, peak_bytes: int, reserved_bytes: int, needed_bytes: int, capacity_bytes: int | None
+    ) -> None:
+        """Keep them."""
+        self.peak_bytes, self.reserved_bytes = peak_bytes, reserved_bytes
+        self.needed_bytes, self.capacity_bytes = needed_bytes, capacity_bytes
+        super().__init__(vars(self), ("memory", "bytes"))
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether it fits; None: not known."""
+        return None if self.capacity_bytes is None else self.needed_bytes <= self.capacity_bytes
+
+
+def memory_of_run(timeline: Timeline) -> Memory | None:
+    """Return the memory of the fullest rank of a result, None if it is not known."""
+    found = memory_fit(timeline)
+    if found is None:
+        return None
+    allocated, needed = found.get("allocated_bytes"), found["needed_bytes"]
+    # Traces of before say what is needed alone.
+    peak = needed if allocated is None else allocated
+    return Memory(peak, found.get("reserved_bytes", needed), needed, found["capacity_bytes"])
 
 
 def memory_fit(timeline: Timeline) -> dict[str, Any] | None:

@@ -81,14 +81,15 @@ def _serving(timeline: Timeline) -> list[str]:
     return serving_lines(timeline)
 
 
-def print_summary(timeline: Timeline, console: Console | None = None) -> None:
+def print_summary(timeline: Timeline, console: Console | None = None, *, brief: bool = False) -> None:
     """Print step time, breakdown, collectives, dimensions, critical path and warnings, in 100 columns.
 
     Args:
         timeline: What to report.
         console: Where to print; by default standard output, in colour only on a terminal.
+        brief: Only memory, time and what it assumes, and warnings.
     """
-    on_console(lambda target, unicode: _print(timeline, target, unicode), console)
+    on_console(lambda target, unicode: _print(timeline, target, unicode, brief), console)
 
 
 def on_console(body: Callable[[Console, bool], None], console: Console | None = None) -> None:
@@ -111,7 +112,7 @@ def on_console(body: Callable[[Console, bool], None], console: Console | None = 
     console.out(text, highlight=False)
 
 
-def _print(timeline: Timeline, console: Console, unicode: bool) -> None:
+def _print(timeline: Timeline, console: Console, unicode: bool, brief: bool) -> None:
     from rich.text import Text
 
     def line(text: str, style: str = "") -> None:
@@ -125,6 +126,14 @@ def _print(timeline: Timeline, console: Console, unicode: bool) -> None:
     for text in (interval(timeline), *assumed_of_input(timeline)):
         if text:
             line(text)
+    if not brief:
+        _print_rest(timeline, console, unicode, line)
+    for warning in timeline.info.get("warnings", []):
+        line(f"warning: {warning}", "yellow")
+
+
+def _print_rest(timeline: Timeline, console: Console, unicode: bool, line: Callable[..., None]) -> None:
+    """Print what is behind an answer."""
     line(about(timeline))
     known = (
         bound_line(timeline, bound(timeline)),
@@ -151,8 +160,6 @@ def _print(timeline: Timeline, console: Console, unicode: bool) -> None:
         print_links(timeline.network, console)
     if cls is not None:
         _print_path(timeline, console, cls)
-    for warning in timeline.info.get("warnings", []):
-        line(f"warning: {warning}", "yellow")
 
 
 def about(timeline: Timeline) -> str:

@@ -25,6 +25,12 @@ def of_plan(model: Decoder, requests: Requests, wanted: Wanted, plan: Plan) -> l
             f"GEMMs read weights as if they were stored in {plan.numbers.compute}, not in {kept.weights}: only memory "
             "counts the difference"
         )
+    if wanted.pp > 1:
+        found += [
+            f"pp {wanted.pp}: a replica has as many batches as stages, each of requests of its own, and requests come "
+            "to them in turn; batches do not wait for each other, so long prompts of others delay none",
+            "no run with pipeline stages was measured, so means have no interval",
+        ]
     if wanted.tp is None and plan.parallel.tp > 1:
         found.append(f"tp {plan.parallel.tp}: one replica on all devices of the machine")
     return found

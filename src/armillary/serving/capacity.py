@@ -82,6 +82,7 @@ def capacity_of(
     engine: str = "vllm",
     experts: float | None = None,
     copies: float = 1.0,
+    least: bool = True,
 ) -> Capacity:
     """Return how the memory of a device is used.
 
@@ -96,6 +97,7 @@ def capacity_of(
         engine: Whose cache it is.
         experts: Bits of a weight of routed experts; None: like all others.
         copies: Experts on all devices, for each of the model.
+        least: Whether a block must fit.
 
     Raises:
         InputError: the plan is impossible for the model, or there is no room for a block.
@@ -113,7 +115,7 @@ def capacity_of(
         device, share, engine, weights, inside + held.outside.total,
         sum(layer.cache for layer in one) / tokens, block,
     )  # fmt: skip
-    if found.blocks < 1:
+    if least and found.blocks < 1:
         raise InputError(
             f"{model.name} does not fit: of {format_bytes(device)} of a device {100 * share:.3g} % may be used, "
             f"weights take {format_bytes(weights)} and a step of {budget:,} tokens {format_bytes(found.working)}, "

@@ -153,6 +153,8 @@ def pools(model: Model, machine: Machine, requests: Requests, wanted: Wanted) ->
     for name, value in (("prefill-replicas", x), ("decode-replicas", y)):
         if value < 1:
             raise InputError(f"{name} {value}: expected a whole number from 1, as the other pool has some")
+    if wanted.pp != 1:
+        raise InputError(f"pp {wanted.pp}: with prefill-replicas it is not modelled, expected pp 1")
     if wanted.replicas is not None:
         raise InputError(f"replicas {wanted.replicas}: expected prefill-replicas and decode-replicas alone")
     own = machine.npus // (x + y) if wanted.tp is None and wanted.dp == 1 else wanted.tp or 1

@@ -16,21 +16,21 @@ import numpy as np
 
 from armillary.engine import simulate
 from armillary.platform.model import Platform
-from armillary.serving.kernels import (
+from armillary.serving.adapters import Adapters
+from armillary.serving.kernels import STEP_NS, Kernels
+from armillary.serving.step_table import Ints, StepTable
+from armillary.serving.taken import (
     ATTENTION,
     CHOOSING,
     LINEAR,
     OTHER,
-    STEP_NS,
     TOGETHER,
-    Kernels,
     Taken,
     graphs_of,
     is_routed,
     issue_ns,
     take,
 )
-from armillary.serving.step_table import Ints, StepTable
 from armillary.trace import Trace
 from armillary.workload.emit.rank import Rank
 from armillary.workload.emit.template import piece
@@ -64,6 +64,7 @@ def priced(
     kernels: Kernels | None = None,
     ranks: int = 1,
     drafts: int = 0,
+    adapters: Adapters | None = None,
 ) -> StepTable:
     """Return the times of steps.
 
@@ -79,6 +80,7 @@ def priced(
         kernels: Those that the engine has of its own; None: none is known.
         ranks: Of a replica that have requests of their own; tokens and sequences are those of each.
         drafts: Tokens that a step checks behind the last one of each sequence that decodes.
+        adapters: Of requests (LoRA).
 
     Raises:
         InputError: the plan is impossible for the model.
@@ -94,7 +96,7 @@ def priced(
     prefill = [_prompt(model, plan, max(1, new), past) for new in chunks for past in before]
     decode = [_answers(model, plan, past, max(1, many), 1 + drafts) for many in decoding for past in contexts]
     passes = [*(each[:-1] for each in one), *heads, *prefill, *decode]
-    own, attention, joint = _timed(passes, plan, platform, kernels, ranks)
+    own, attention, joint = _timed(passes, plan, platform, kernels, ranks, adapters)
     first, second = len(one), len(one) + len(heads)
     third = second + len(prefill)
     dense, together = (_fill_up(_each(tokens, each[:first], budget), captured) for each in (own, joint))
@@ -117,7 +119,7 @@ def priced(
     axes = tuple(np.array(each, np.int64) for each in (chunks, before, decoding, contexts))
     issued = (0, 0, 0)
     if kernels:
-        count = sum(issue_ns(as_engines_run(layer.forward), kernels) for layer in one[0])
+        count = sum(issue_ns(_run(layer, adapters), kernels) for layer in one[0])
         issued = (count, *graphs_of(kernels.engine, captured[-1] if captured else 0))
     more = (int(model.attention.sparse is not None), drafts, model.layers)
     joined = together if ranks > 1 else np.zeros(1, np.int64)
@@ -217,6 +219,12 @@ def as_engines_run(steps: Sequence[Step]) -> list[Step]:
     return found
 
 
+def _run(layer: Layer, adapters: Adapters | None) -> list[Step]:
+    """Return the kernels of a layer, with those of adapters."""
+    steps = as_engines_run(layer.forward)
+    return adapters.beside(steps) if adapters else steps
+
+
 def _of_attention(step: Step) -> bool:
     """Return whether the time of a kernel depends on what is before its tokens, or on whose they are."""
     before = ("absorbed.", "core.", "kv.up.", *CHOOSING, *LINEAR)
@@ -224,7 +232,12 @@ def _of_attention(step: Step) -> bool:
 
 
 def _timed(
-    passes: Iterable[Sequence[Layer]], plan: Plan, platform: Platform, kernels: Kernels | None, ranks: int
+    passes: Iterable[Sequence[Layer]],
+    plan: Plan,
+    platform: Platform,
+    kernels: Kernels | None,
+    ranks: int,
+    adapters: Adapters | None = None,
 ) -> Ints:
     """Return (kinds, passes) ns of each pass, of each kind of kernels: one simulation, in which they follow each other.
 
@@ -239,7 +252,7 @@ def _timed(
     count = 0
     for number, layers in enumerate(passes):
         for layer, times in Counter(layers).items():
-            steps = as_engines_run(layer.forward)
+            steps = _run(layer, adapters)
             if kernels:
                 steps = take(steps, kernels, plan.parallel.tp, taken, number, times)
                 if not steps:

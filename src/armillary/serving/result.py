@@ -13,6 +13,7 @@ from armillary.report.page.blocks import Block, bars, table
 from armillary.report.page.blocks import headline as answer
 from armillary.report.page.blocks import lines as lines_of
 from armillary.report.page.shown import Shown
+from armillary.report.table import Parts, Table
 from armillary.serving.interval import RATIOS, ROWS, interval
 from armillary.serving.outcome import NS, WAITS, Floats, Outcome, Quantiles, quantiles
 from armillary.serving.rate import Found
@@ -68,6 +69,26 @@ class Serving(Shown):
     def good(self) -> float | None:
         """Share of the requests that meet the objective; None: there is none."""
         return float(self.outcome.good(self.limits).mean()) if self.limits else None
+
+    @property
+    def breakdown(self) -> Parts:
+        """Where the time of a request goes, on average: part -> s, the largest first. A table, too."""
+        means = {WAITS[name]: float(each.mean()) / NS for name, each in self.outcome.waits.items()}
+        return Parts(dict(sorted(means.items(), key=lambda each: -each[1])))
+
+    @property
+    def requests(self) -> Table:
+        """A row for each request: when it came, and its times, in s; those of one token have no ``tpot``."""
+        found = [self.outcome.requests.arrival / NS, self.outcome.ttft, self.outcome.tpot, self.outcome.e2e]
+        names = ("arrival", "ttft", "tpot", "e2e")
+        rows = zip(*(np.asarray(each, dtype=float).tolist() for each in found), strict=True)
+        return Table(
+            names,
+            [
+                {name: None if math.isnan(value) else value for name, value in zip(names, row, strict=True)}
+                for row in rows
+            ],
+        )
 
     def interval_s(self, name: str) -> tuple[float, float] | None:
         """Return the ends, in s, of the 90 % interval of the mean of ``ttft`` or ``tpot``; None: none is known.
@@ -154,11 +175,12 @@ def engine_lines(found: Serving) -> list[str]:
 
 def _engine_text(service: Service) -> str:
     own, engine = service.plan, service.engine
-    kept, replicas = stores(own), service.replicas
+    kept, replicas = stores(own), service.replicas // service.stages
     ranks = f", dp {engine.ranks}" if engine.ranks > 1 else ""
+    ranks += f", pp {service.stages}" if service.stages > 1 else ""
     spread = f"{replicas} replica{'s' * (replicas > 1)} of tp {own.parallel.tp}{ranks}"
     rule = RULE_TITLES[engine.rule]
-    memory = " of each rank" if ranks else ""
+    memory = " of each batch" if service.stages > 1 else " of each rank" if ranks else ""
     if capacity := service.capacity:
         memory += (
             f", {format_bytes(capacity.cache)} beside weights of {format_bytes(capacity.weights)} and "

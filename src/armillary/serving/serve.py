@@ -115,6 +115,8 @@ class Around:
         sizes, rates = (self.kv_host, self.kv_ssd), (self.kv_host_rate, self.kv_ssd_rate)
         if not any((*sizes, *rates)):
             return found
+        if found.stages > 1:
+            raise InputError(f"pp {found.stages}: with kv-host or kv-ssd it is not modelled, expected pp 1")
         if isinstance(found, Pools) and found.before:
             before = with_tiers(found.before, requests, sizes, rates)
             new = (each for each in before.assumptions if each not in found.before.assumptions)
@@ -131,6 +133,8 @@ class Around:
         if changes is None:
             return found
         name = "fail" if self.fail else "scale"
+        if found.stages > 1:
+            raise InputError(f"{name}: with pp {found.stages} it is not modelled, expected pp 1")
         if found.prefill is not None:
             raise InputError(
                 f"{name}: where prefill and decoding are apart it is not modelled, expected replicas alone"

@@ -12,6 +12,7 @@ from armillary.base.units import parse_time
 from armillary.compute.gpu.device import load_gpu
 from armillary.compute.machine import Machine
 from armillary.serving import assumed
+from armillary.serving.adapters import adapters_of
 from armillary.serving.capacity import Capacity, capacity_of, usual_share
 from armillary.serving.changes import Changes
 from armillary.serving.drafts import chances, gives
@@ -25,6 +26,7 @@ from armillary.serving.requests import Ints, Requests
 from armillary.serving.routed import Routed, read_counts
 from armillary.serving.router import router_notes, shares
 from armillary.serving.spread import Wanted, as_published, plan_of
+from armillary.serving.stages import check_stages, of_stages, with_stages
 from armillary.serving.step_table import StepTable
 from armillary.workload.models import Model
 from armillary.workload.models.schema import Decoder
@@ -50,10 +52,11 @@ class Service:
         engine: Of each replica.
         capacity: Memory of a device; None: the number of blocks was given.
         table: Times of its steps.
-        replicas: Replicas of the model, or, of two pools, those that decode.
+        replicas: Replicas of the model, or, of two pools, those that decode; with stages the lanes of all of them.
         router: One of `armillary.serving.router.ROUTERS`.
         measured: Whether kernels of the engine were measured on this device.
         changes: How replicas fail, start and stop; None: all of them serve.
+        stages: Of a replica, see `armillary.serving.stages`.
         assumptions: Sentences: what nobody said and moves the answer.
     """
 
@@ -68,6 +71,7 @@ class Service:
     router: str = "round-robin"
     measured: bool = False
     changes: Changes | None = None
+    stages: int = 1
 
     @property
     def prefill(self) -> Service | None:
@@ -76,7 +80,7 @@ class Service:
 
     @property
     def replica_devices(self) -> int:
-        """Devices of a replica."""
+        """Devices of a replica, or of a lane of one with stages."""
         return self.plan.parallel.tp * self.engine.ranks
 
     @property
@@ -143,24 +147,27 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
         raise InputError(f"serving '{model.name}': expected a model of kind 'decoder', got '{model.kind}'")
     able = load_gpu(machine.device).peaks if machine.device else ()
     wanted, published = as_published(model, wanted, able)
-    tp = (machine.npus if wanted.dp == 1 else 1) if wanted.tp is None else wanted.tp
+    whole = max(1, machine.npus // max(1, wanted.pp)) if wanted.dp == 1 else 1
+    tp = whole if wanted.tp is None else wanted.tp
     plan = plan_of(model, machine.name, machine.npus, tp, wanted)
+    check_stages(model, machine, wanted, tp)
     engine, capacity = _engine(model, machine, requests, wanted, plan)
-    each = machine.npus // (tp * wanted.dp)
+    each = machine.npus // (tp * wanted.dp * wanted.pp)
     replicas = _within("replicas", wanted.replicas, each, MOST_COPIES * each)
     if replicas % each:
         raise InputError(
             f"replicas {replicas}: expected a multiple of {each}, those of a machine {machine.name}"
         )
-    notes = router_notes(wanted.router, requests, replicas, wanted.cached)
+    notes = router_notes(wanted.router, requests, replicas * wanted.pp, wanted.cached)
     # Refused before steps are timed.
     check_fits(requests, engine)
     kernels = _kernels(model, machine, wanted, tp)
+    adapters = adapters_of(wanted.lora, wanted.lora_rank)
     assumptions = [
         *requests.notes, *machine.assumptions, *machine.collectives_not_measured(), *published,
         *assumed.of_plan(model, requests, wanted, plan),
         *assumed.of_engine(model, wanted, measured=capacity is not None), *notes,
-        *assumed.of_steps(model, machine, requests, wanted, kernels),
+        *assumed.of_steps(model, machine, requests, wanted, kernels), *([adapters.note()] if adapters else ()),
     ]  # fmt: skip
     most = min(engine.sequences, engine.budget, requests.clients or len(requests))
     # SGLang has no limit of tokens where it decodes.
@@ -168,11 +175,16 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
         model, plan, machine.platform, budget=max(engine.budget, most * (1 + wanted.drafts)), sequences=most,
         longest=int((requests.prompt + requests.output).max()) + wanted.drafts, captured=captured(wanted.graphs),
         overhead_ns=wanted.overhead_ns, kernels=kernels, ranks=wanted.dp, drafts=wanted.drafts,
+        adapters=adapters,
     )  # fmt: skip
-    measured = kernels is not None and kernels.measured and not wanted.drafts
+    if wanted.pp > 1:
+        table = with_stages(table, model, machine, tp, wanted.pp)
+    plain = not wanted.drafts and wanted.pp == 1 and adapters is None
+    measured = kernels is not None and kernels.measured and plain
     return Service(
-        model, machine, plan, engine, capacity, table, tuple(assumptions), replicas, wanted.router, measured
-    )
+        model, machine, plan, engine, capacity, table, tuple(assumptions), replicas * wanted.pp, wanted.router,
+        measured, stages=wanted.pp,
+    )  # fmt: skip
 
 
 def _engine(
@@ -212,8 +224,12 @@ def _engine(
         capacity = capacity_of(
             whole, plan, device, share, budget=budget, block=block, tokens=usual, engine=wanted.engine,
             experts=EXPERTS.get(wanted.experts or ""),
-            copies=1 + wanted.redundant / model.experts.count if model.experts else 1.0,
+            copies=1 + wanted.redundant / model.experts.count if model.experts else 1.0, least=wanted.pp == 1,
         )  # fmt: skip
+        if wanted.pp > 1:
+            capacity = of_stages(capacity, model, plan, wanted.pp, usual, EXPERTS.get(wanted.experts or ""))
+        if adapters := adapters_of(wanted.lora, wanted.lora_rank):
+            capacity = adapters.held(capacity, model, plan, wanted.pp)
     if wanted.overhead_ns is not None and not 0 <= wanted.overhead_ns <= MOST_INGEST:
         raise InputError(f"overhead {wanted.overhead_ns:,} ns: expected 0 to {MOST_INGEST:,} ns")
     ingest = INGEST_NS.get(wanted.engine, 0) if wanted.ingest_ns is None else wanted.ingest_ns
@@ -228,7 +244,7 @@ def _engine(
         raise InputError(f"balance {wanted.balance}: expected it with engine trtllm and dp above 1 only")
     blocks = capacity.blocks if capacity else _within("blocks", wanted.blocks, 1, MOST_BLOCKS)
     engine = Engine(
-        budget, sequences, block, min(blocks, MOST_BLOCKS), ahead=wanted.ahead, cached=wanted.cached,
+        budget, -(-sequences // wanted.pp), block, min(blocks, MOST_BLOCKS), ahead=wanted.ahead, cached=wanted.cached,
         rule=wanted.engine, poll=wanted.poll, ingest_ns=ingest, token_ps=TOKEN_PS if wanted.ingest_ns is None else 0,
         ranks=wanted.dp, balance=wanted.balance, accepted=chances(wanted.drafts, mean) if wanted.drafts else (),
     )  # fmt: skip
@@ -250,8 +266,9 @@ def _kernels(model: Decoder, machine: Machine, wanted: Wanted, tp: int) -> Kerne
         if value not in known:
             raise InputError(f"{name} {value}: expected {one_of(known)}{nearest(value, known)}")
     own, routed, all_of = model.experts, None, tp * wanted.dp
-    if own is None and (wanted.experts or wanted.ep > 1 or wanted.counts):
+    if own is None and (wanted.experts or wanted.ep > 1 or wanted.counts or wanted.expert_kernels):
         name = "experts" if wanted.experts else "ep" if wanted.ep > 1 else "expert-counts"
+        name = name if not wanted.expert_kernels else "expert-kernels"
         raise InputError(f"{name}: {model.name} has no experts, expected none")
     if own is not None:
         stored += " block" if stored == "fp8" and wanted.scales == "block" else ""
@@ -265,7 +282,9 @@ def _kernels(model: Decoder, machine: Machine, wanted: Wanted, tp: int) -> Kerne
     inner = machine.platform.dimensions[0]
     link = inner.bandwidth * 1e9 if 1 < all_of <= inner.size else 0.0
     cache = wanted.cache_precision or "bf16"
-    found = kernels_of(machine.device, wanted.engine, link, wanted.scales == "block", routed, cache)
+    found = kernels_of(
+        machine.device, wanted.engine, link, wanted.scales == "block", routed, cache, wanted.expert_kernels
+    )
     return found and replace(found, drafts=wanted.drafts)
 
 

@@ -67,7 +67,7 @@ def serving_json(found: Serving, *, requests: bool = False) -> dict[str, Any]:
         "model": found.service.model.name,
         "machine": found.service.machine.name,
         "devices": devices,
-        "replicas": found.service.replicas,
+        "replicas": found.service.replicas // found.service.stages,
         "load": outcome.requests.about,
         "count": len(outcome.requests),
         "duration_s": outcome.duration_s,
@@ -104,8 +104,8 @@ def serving_json(found: Serving, *, requests: bool = False) -> dict[str, Any]:
             "ahead": engine.ahead, "drafts": len(engine.accepted),
         },
         "plan": {
-            "tp": own.parallel.tp, "dp": engine.ranks, "precision": own.numbers.compute, "weights": kept.weights,
-            "cache": kept.cache,
+            "tp": own.parallel.tp, "pp": found.service.stages, "dp": engine.ranks,
+            "precision": own.numbers.compute, "weights": kept.weights, "cache": kept.cache,
         },
         "assumptions": list(found.service.assumptions),
     }  # fmt: skip

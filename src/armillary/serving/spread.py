@@ -24,6 +24,7 @@ class Wanted:
 
     Attributes:
         tp: Devices that share every matrix: those of a replica, but for dp.
+        pp: Pipeline stages of a replica, each of `tp` devices.
         dp: Ranks of a replica that have requests of their own and share its experts (attention data parallel).
         replicas: Of all; more than a machine holds are on further machines like it.
         router: By which a request goes to a replica (`armillary.serving.router.ROUTERS`).
@@ -39,6 +40,8 @@ class Wanted:
         counts: CSV file of how often experts were chosen; None: some more often, as in tables of kernels.
         redundant: Further copies of experts that are chosen often (EPLB), on all devices together.
         experts: As routed experts are stored: bf16, fp8, fp4 (NVFP4), mxfp4 or int4; None: in the precision of GEMMs.
+        expert_kernels: Those of routed experts, where more than one kind was measured (``triton``, ``deepgemm``); None:
+            what the engine takes.
         weight_precision: Of stored weights.
         cache_precision: Of keys and values.
         budget: Most tokens of a step.
@@ -55,10 +58,13 @@ class Wanted:
         poll: Steps of tokens after which the engine looks for new requests.
         balance: Steps for which prompts wait until each rank of dp has one (TensorRT-LLM's attention_dp_config).
         drafts: Tokens that are drafted of each request before a step, which checks them (MTP, EAGLE); 0: none.
+        lora: Adapters that requests choose among; 0: there are none.
+        lora_rank: Of each; None: 16.
         accepted: Tokens that a step then gives a request on average; None: as measured for the model.
     """
 
     tp: int | None = None
+    pp: int = 1
     dp: int = 1
     replicas: int | None = None
     router: str = "round-robin"
@@ -73,6 +79,7 @@ class Wanted:
     precision: str | None = None
     scales: str | None = None
     experts: str | None = None
+    expert_kernels: str | None = None
     weight_precision: str | None = None
     cache_precision: str | None = None
     budget: int | None = None
@@ -89,6 +96,8 @@ class Wanted:
     balance: int = 0
     drafts: int = 0
     accepted: float | None = None
+    lora: int = 0
+    lora_rank: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse values of other kinds.
@@ -101,7 +110,7 @@ class Wanted:
     @property
     def devices(self) -> int:
         """Devices of a replica, where `tp` is given."""
-        return (self.tp or 1) * self.dp
+        return (self.tp or 1) * self.dp * self.pp
 
 
 def as_published(model: Decoder, wanted: Wanted, able: Collection[str]) -> tuple[Wanted, list[str]]:

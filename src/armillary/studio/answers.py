@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +21,7 @@ from armillary.explore.training.scaled import Scaled, scaled
 from armillary.explore.training.show import prediction_json
 from armillary.explore.training.takeaway import study
 from armillary.explore.training.train import plan_of, predicted
+from armillary.studio.drawn import machine_with
 from armillary.studio.question import Question, command_line, model_file, preset_of, python, read_question
 from armillary.workload.models import Model
 
@@ -46,12 +47,18 @@ class Machines:
         self._count = 0
         self._kept: dict[tuple[str, float, float], Scaled] = {}
 
-    def of(
-        self, name: str, fabric: float, peak: float, network: Sequence[Mapping[str, Any]] | None = None
-    ) -> Scaled:
-        """Return a machine, see `armillary.explore.training.scaled`; `network` takes the place of the preset's."""
+    def asked(self, question: Question, fabric: float = 1.0, peak: float = 1.0) -> Scaled:
+        """Return the machine of a question, with devices and networks as many times as fast as it asks for."""
         # Of a drawn network its sizes say how many devices there are.
-        held = {"platform": {"preset": preset_of(name), "network": [*network]}} if network else None
+        held: dict[str, Any] | None = None
+        if question.network:
+            held = {"platform": {"preset": preset_of(question.machine), "network": [*question.network]}}
+        elif question.topology:
+            held = machine_with(preset_of(question.machine), question.topology)
+        return self.of(question.machine, question.fabric * fabric, question.peak * peak, held)
+
+    def of(self, name: str, fabric: float, peak: float, held: Mapping[str, Any] | None = None) -> Scaled:
+        """Return a machine, see `armillary.explore.training.scaled`; `held`: of a file instead of by its name."""
         key = (json.dumps(held) if held else name, fabric, peak)
         if key not in self._kept:
             # A folder each: the fits of two machines may have one name.
@@ -78,7 +85,7 @@ def find(asked: Question) -> Found:
 def _found(text: str) -> Found:
     asked = Question(**parse_json(text, "question"))
     model = asked.read_model()
-    machine = machines.of(asked.machine, asked.fabric, asked.peak, asked.network)
+    machine = machines.asked(asked)
     # Of values that are of no type at all, too, the schema speaks first.
     plan_of({"batch": 1, **asked.plan}, machine.machine)
     return Found(asked, model, machine, predicted(model, machine.machine, asked.plan, asked.software))

@@ -28,7 +28,7 @@ JOB_SECONDS = 900.0
 """That a job may take."""
 GIVEN_UP = 3.0
 """Seconds that an answer which nobody waits for any more may still take: then it is kept for the next who asks."""
-ASKED = ("train", "trace", "run", "timeline", "memory", "network")
+ASKED = ("train", "topology", "trace", "run", "timeline", "memory", "network")
 STATUS = {2: 422, 3: 422, 4: 503}
 """Exit code of a refusal -> status; of a fault of our own it is 500."""
 FIRST: Mapping[str, Any] = {

@@ -45,7 +45,7 @@ def _effect(found: Found, change: Change) -> dict[str, Any]:
     fabric, peak = asked.fabric * change.fabric, asked.peak * change.peak
     row: dict[str, Any] = {"change": change.text, "set": change.plan, "fabric": fabric, "peak": peak}
     try:
-        machine = machines.of(asked.machine, fabric, peak, asked.network).machine
+        machine = machines.asked(asked, change.fabric, change.peak).machine
         plan = merged(_keys(base), change.plan)
         step = predicted(found.model, machine, plan, base.software.name)
     except InputError as error:
@@ -68,7 +68,8 @@ def _keys(base: Prediction) -> dict[str, Any]:
 
 def _changes(found: Found) -> Iterator[Change]:
     """Yield the changes that make sense of a step."""
-    if len(found.step.machine.platform.dimensions) > 1:
+    platform = found.step.machine.platform
+    if len(platform.dimensions) > 1 or platform.topology:
         yield Change("networks between nodes 2 times as fast", {}, fabric=2.0)
         yield Change("networks between nodes half as fast", {}, fabric=0.5)
     yield Change("devices with 1.5 times the peaks", {}, peak=1.5)

@@ -30,6 +30,11 @@ _QUESTION = _object(
         "Dimensions instead of the preset's, the innermost first: {name, topology, size, bandwidth, latency}.",
         _LIST,
     ),
+    topology=_said(
+        "A graph instead of the preset's network, as platform.topology of a study file; kinds and keys that name files "
+        "are refused.",
+        _MAP,
+    ),
     fabric=_said("Factor of the bandwidth between nodes, 1/64 to 64.", _NUMBER),
     peak=_said("Factor of the peaks of devices, 1/64 to 64.", _NUMBER),
     software=_said("What it is trained with; empty: what suits.", _TEXT),
@@ -44,6 +49,10 @@ _DROPPED = _object(
     machine=_said("A preset, which may be counted; empty: all takes its recorded time.", _TEXT),
     fabric=_said("Factor of the bandwidth between nodes, 1/64 to 64.", _NUMBER),
     peak=_said("Factor of the peaks of devices, 1/64 to 64.", _NUMBER),
+)
+_GRAPH = _object(
+    topology=_said("As of a question.", _MAP),
+    machine=_said("Instead: a preset whose network is a graph.", _TEXT),
 )
 _PREDICTION = _object(
     model=_TEXT, machine=_TEXT, devices=_COUNT, software=_TEXT,
@@ -117,6 +126,11 @@ def document() -> dict[str, Any]:
         kind=_said("chakra or pytorch.", _TEXT), ranks=_COUNT, world=_said("Ranks of the run it is of.", _COUNT),
         nodes=_COUNT, recorded=_said("Whether all communication has a recorded time.", {"type": "boolean"}),
     )  # fmt: skip
+    graph = _object(
+        npus=_COUNT, nodes=_COUNT, links=_said("One way each.", _COUNT),
+        panels=_said("Drawings: title, notes, marks and lines in a square from -1 to 1.", _LIST),
+        edges=_said("The same with kind: edges; null: too many links.", _MAP),
+    )  # fmt: skip
     start = _ask("Begin a job.", job, _EITHER, kind=_said("plan or what-if.", _TEXT))
     start["post"]["responses"] = {"202": start["post"]["responses"].pop("200"), **start["post"]["responses"]}
     return {
@@ -128,6 +142,9 @@ def document() -> dict[str, Any]:
                 "get": {"summary": "What can be asked.", "responses": _answer("Models, machines, keys of a plan.")}
             },
             "/api/train": _ask("Predict a training step.", train),
+            "/api/topology": _ask(
+                "What a graph looks like, and its links one by one where they are few.", graph, _GRAPH
+            ),
             "/api/files": {"put": put},
             "/api/trace": _ask("What the files of a trace are.", about, _FILES),
             "/api/run": _ask("Simulate a trace; the keys are those of a training step, and why.", train, _FILES),

@@ -14,17 +14,13 @@ from armillary.base.hints import show
 from armillary.explore.training.plan_keys import ALONE, nested
 from armillary.platform.files.preset import device_names, preset_names
 from armillary.platform.files.sized import counted
+from armillary.studio.drawn import MOST_NAME, check_network, check_topology
 from armillary.workload.models import Model, load_model, preset_named
 from armillary.workload.models import preset_names as model_names
 from armillary.workload.models.hugging_face import from_hugging_face
 from armillary.workload.plan.options import leaves, option_name
 
-KEYS = ("model", "config", "machine", "network", "fabric", "peak", "software", "plan")
-DIMENSION = ("name", "topology", "size", "shape", "bandwidth", "per", "latency")
-"""What a drawn dimension says: no key by which a platform file names other files."""
-MOST_DIMENSIONS = 8
-MOST_NAME = 200
-"""Characters of a name."""
+KEYS = ("model", "config", "machine", "network", "topology", "fabric", "peak", "software", "plan")
 
 
 @dataclass(frozen=True)
@@ -35,7 +31,8 @@ class Question:
         model: Name of a model, or of the file whose content is `config`.
         config: A Hugging Face configuration; None: `model` is one of the package's.
         machine: A preset, which may be counted.
-        network: Dimensions that take the place of the preset's, the innermost first; None: those of the preset.
+        network: Dimensions that take the place of the preset's network, the innermost first; None: none were drawn.
+        topology: A graph that takes its place; None: none was drawn.
         fabric: Factor of the bandwidth between nodes.
         peak: Factor of the peaks of devices.
         software: What the model is trained with; "": what suits.
@@ -46,6 +43,7 @@ class Question:
     config: Mapping[str, Any] | None
     machine: str
     network: Sequence[Mapping[str, Any]] | None
+    topology: Mapping[str, Any] | None
     fabric: float
     peak: float
     software: str
@@ -90,25 +88,8 @@ def read_question(data: object) -> Question:
         document.number((key,), data.get(key, 1), "a factor", low=0, exclusive=True)
         for key in ("fabric", "peak")
     )
-    return Question(model, config, machine, _network(document), fabric, peak, str(software), nested(plan))
-
-
-def _network(document: Document) -> list[dict[str, Any]] | None:
-    """Return the dimensions that were drawn; what their values are, the reader of platform files checks."""
-    given = document.data.get("network")
-    if given is None:
-        return None
-    if not isinstance(given, list) or not 1 <= len(given) <= MOST_DIMENSIONS:
-        document.reject(("network",), given, f"a list of 1 to {MOST_DIMENSIONS} dimensions")
-    for at, each in enumerate(given):
-        if not isinstance(each, dict):
-            document.reject(("network", at), each, f"a mapping with the keys {', '.join(DIMENSION)}")
-        for key, value in each.items():
-            if key not in DIMENSION:
-                raise document.error(("network", at, key), f"unknown key{nearest(str(key), DIMENSION)}")
-            if not isinstance(value, str | int | float | list) or len(str(value)) > MOST_NAME:
-                document.reject(("network", at, key), value, f"a value of at most {MOST_NAME} characters")
-    return [dict(each) for each in given]
+    drawn = check_network(document), check_topology(document)
+    return Question(model, config, machine, *drawn, fabric, peak, str(software), nested(plan))
 
 
 def preset_of(machine: str) -> str:

@@ -25,10 +25,7 @@ def plan(data: Mapping[str, Any], tell: Callable[[dict[str, Any]], None]) -> dic
     The parallelism, the microbatch, recomputation and virtual stages of the question are left open, all else is kept.
     """
     asked = read_question(data)
-    model, machine = (
-        asked.read_model(),
-        machines.of(asked.machine, asked.fabric, asked.peak, asked.network).machine,
-    )
+    model, machine = asked.read_model(), machines.asked(asked).machine
     plan_of({"batch": 1, **asked.plan}, machine)
     given = opened(asked.plan)
     # One for all plans, as they are compared.

@@ -20,11 +20,12 @@ BUG = 1
 def kinds() -> Mapping[str, Callable[[Mapping[str, Any], Callable[[dict[str, Any]], None]], dict[str, Any]]]:
     """Return what can be asked -> what answers it."""
     # Late: the process says that it is there before it has loaded the simulator.
-    from armillary.studio import answers, catalogue, changes, dropped, search, views
+    from armillary.studio import answers, catalogue, changes, drawn, dropped, search, views
 
     return {
         "catalogue": catalogue.catalogue,
         "train": answers.train,
+        "topology": drawn.picture,
         "trace": dropped.about,
         "run": dropped.run,
         "timeline": views.timeline,

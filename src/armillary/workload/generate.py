@@ -19,6 +19,7 @@ from armillary.workload.emit.parameter_server import parameter_server_trace, wor
 from armillary.workload.emit.places import same_placements
 from armillary.workload.emit.serving import rounds, serving_graph
 from armillary.workload.emit.training import Pieces, Stage
+from armillary.workload.layers.embedding import share_of
 from armillary.workload.layers.layer import Layer
 from armillary.workload.layers.lora import adapter_parameters
 from armillary.workload.layers.of_model import inference_layers, layers_of, variants
@@ -215,7 +216,7 @@ def _tied(model: Model, plan: Plan) -> int:
     # A frozen table has no gradient to sum.
     if not isinstance(model, Decoder) or not model.tied or plan.lora:
         return 0
-    return -(-model.vocabulary // plan.parallel.tp) * model.hidden
+    return share_of(model.vocabulary, plan.parallel.tp) * model.hidden
 
 
 def _check(plan: Plan, layers: list[Layer], count: int, places: int) -> None:

@@ -17,6 +17,7 @@ from armillary.compute.gpu.gemm import (
     RETAINED,
     SPLIT_TURNS,
     SPLITS,
+    UNALIGNED,
 )
 from armillary.compute.gpu.power import REST, VOLTAGE
 
@@ -49,9 +50,13 @@ def one(
     sustained: float,
     copies: float = inf,
     loaded: bool = False,
+    transposed: bool = False,
 ) -> float:
     """Return the s of a product."""
     fit, element = gpu.gemm_fit(precision), ELEMENT[precision]
+    load, narrow = gpu.load, 1.0
+    while load > element and any(length * element % load for length in (n, m if transposed else k)):
+        load, narrow = load / 2, narrow + UNALIGNED
     rate = gpu.peaks[precision] * fit.rate * sustained
     memory = gpu.bandwidth * fit.memory
     least = max(2.0, element)
@@ -75,10 +80,10 @@ def one(
             depth = ceil(k / parts / step) * step
             turns = ceil(tiles * parts / units)
             waves = ceil(turns / min(max(RESIDENT // (rows * columns), 1), MOST_RESIDENT))
-            compute = turns * depth * 2 * rows * columns / (rate / gpu.sms * share)
-            feed = turns * depth * (rows + columns) * element / (fit.feed * share * sustained)
+            compute = narrow * turns * depth * 2 * rows * columns / (rate / gpu.sms * share)
+            feed = narrow * turns * depth * (rows + columns) * element / (fit.feed * share * sustained)
             ends = fit.tile * (1 - fit.area + fit.area * rows * columns / RESIDENT)
-            latency = waves * depth * fit.step / 64 / sustained + (waves - 1) * ends * fit.overlap
+            latency = narrow * waves * depth * fit.step / 64 / sustained + (waves - 1) * ends * fit.overlap
             high, wide = ceil(m / rows), ceil(n / columns)
             walks = ceil(high * wide / units) if min(high, wide) <= units else max(high, wide)
             operand = (m if high <= wide else n) * k * element
@@ -96,7 +101,7 @@ def one(
     busy = 2 * m * n * k * batch / rate
     slower = 1.0
     if loaded and gpu.power:
-        share = clocks(gpu, chosen[0] / best)
+        share = clocks(gpu, chosen[0] / narrow / best)
         stretched = (*(each / share for each in chosen[:3]), chosen[3])
         before, after = (overlapped(each, pause, fit.sharp) for each in (chosen, stretched))
         slower = (best - before + after) / best

@@ -79,6 +79,7 @@ def test_it_keeps_to_the_protocol(name: str) -> None:
 @given(
     st.sampled_from(FITTED), st.sampled_from(["bf16", "fp8", "fp4"]), SIZE, SIZE, SIZE, st.integers(1, 40),
     st.sampled_from([2.0, 8.0]), st.sampled_from([1.0, 0.8]), st.sampled_from([1.0, 5.0, inf]), st.booleans(),
+    st.booleans(),
 )  # fmt: skip
 def test_gemms_are_those_of_the_reference(
     name: str,
@@ -91,6 +92,7 @@ def test_gemms_are_those_of_the_reference(
     sustained: float,
     copies: float,
     loaded: bool,
+    transposed: bool,
 ) -> None:
     gpu = load_gpu(name)
     precision = precision if precision in gpu.peaks else "bf16"
@@ -102,9 +104,21 @@ def test_gemms_are_those_of_the_reference(
         sustained=sustained,
         copies=copies,
         power=gpu.power if loaded else None,
+        transposed=transposed,
     )[0][0]
-    slow = reference.one(gpu, precision, m, n, k, batch, written, sustained, copies, loaded)
+    slow = reference.one(gpu, precision, m, n, k, batch, written, sustained, copies, loaded, transposed)
     assert fast == pytest.approx(slow, rel=1e-9)
+
+
+def test_rows_that_are_no_multiple_of_whole_loads_are_slower() -> None:
+    gpu = load_gpu("a100-sxm-80")
+    head, odd = (seconds(gpu, 8192, n, 2048) for n in (50_304, 50_257))
+    assert 2 * head < odd < 4 * head
+    # Tokens lie in rows of their own, so that any number of them is fast, also as k of a weight's gradient.
+    assert seconds(gpu, 8191, 50_304, 2048) < 1.01 * head
+    sizes = np.array([[2048, 8192, 8191, 1]], float)
+    aside, along = (gemm_seconds(gpu, "bf16", sizes, transposed=each)[0][0] for each in (True, False))
+    assert 2 * aside < along
 
 
 @settings(max_examples=40, deadline=None)

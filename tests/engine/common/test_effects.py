@@ -14,7 +14,7 @@ from armillary.engine.common.assumptions import MODELS, OPTIONS, PROTOCOLS, with
 from armillary.engine.transport.ns3.library import available
 from armillary.platform.files.native import load_platform
 from armillary.platform.model import Collectives, Platform
-from armillary.platform.network import Dimension
+from armillary.platform.network import NETWORK_MODELS, Dimension
 from armillary.trace import GraphBuilder, Trace
 
 MACHINE: dict[str, Any] = {
@@ -194,7 +194,7 @@ def result(platform: Platform, network_model: str) -> Any:
 
 COLUMNS = [
     (model, protocol, column)
-    for model in ("analytical", "congestion", "flow", "packet", "ns3")
+    for model in NETWORK_MODELS.built_in
     for protocol, column in PROTOCOLS.get(model, {"": model}).items()
 ]
 CASES = [

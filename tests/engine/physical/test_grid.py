@@ -197,7 +197,7 @@ def cases(draw: Any) -> Case:
     return Case(trace, platform)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 @given(cases())
 def test_rules_mean_what_they_expand_to(case: Case) -> None:
     listed = outcome(expand(case.trace), case.platform, fold=False)

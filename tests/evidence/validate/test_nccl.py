@@ -41,13 +41,13 @@ def test_measured_and_derived_devices_have_bars_of_their_own(tmp_path):
     assert all(abs(each.error) < 0.1 for each in (table.rows[0], table.parts[0].rows[0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "file"),
     [
-        # All its devices: a minute.
-        pytest.param("nccl-single-node", "nccl_single_node.csv", marks=pytest.mark.slow),
+        ("nccl-single-node", "nccl_single_node.csv"),
         ("nccl-echo", "echo_a100_40g_allreduce.csv"),
-        pytest.param("nccl-xxrjun", "xxrjun_h100_nccl_sizes.csv", marks=pytest.mark.slow),
+        ("nccl-xxrjun", "xxrjun_h100_nccl_sizes.csv"),
     ],
 )
 def test_unseen_sizes_meet_the_bar(name, file, shared):

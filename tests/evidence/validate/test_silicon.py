@@ -92,3 +92,17 @@ def test_a_wrong_number_is_refused(key: str, value: str, tmp_path: Path) -> None
     path = put(tmp_path / "s.csv", {}, {key: value})
     with pytest.raises(InputError, match=rf":3: {key}: got '{value}', expected"):
         validate(data=[path])
+
+
+def test_scripts_name_kernels_of_experts_and_are_alike_on_blackwell(tmp_path: Path) -> None:
+    minimax = {"model_path": "MiniMaxAI/MiniMax-M2.5", "tp_size": "4"}
+    deepseek = {"model_path": "deepseek-ai/DeepSeek-V3", "backend": "trtllm", "tp_size": "8"}
+    rows = [
+        minimax | {"system": "b200_sxm"}, minimax | {"system": "gb200_sxm"}, minimax | {"system": "h200_sxm"},
+        deepseek | {"system": "b200_sxm"} | source("2026-01-29"),
+        deepseek | {"system": "b200_sxm"} | source("2025-12-15"),
+    ]  # fmt: skip
+    cases = read_cases(put(tmp_path / "s.csv", *rows))
+    named = [dict(case.numbers).get("expert_kernels", "") for case in cases]
+    assert named == ["triton", "triton", "", "", "deepgemm"]
+    assert cases[0].numbers == cases[1].numbers and [case.device for case in cases[:2]] == ["b200", "gb200"]

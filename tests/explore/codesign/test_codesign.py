@@ -199,7 +199,10 @@ def test_a_search_is_that_of_all_machines(found: Designs) -> None:
     assert found.reference.goodput == pytest.approx(1)
 
 
-@pytest.mark.parametrize("machine", ["8xh100", "dgx-b200", "8xmi300x"])
+@pytest.mark.parametrize(
+    "machine",
+    ["8xh100", *(pytest.param(each, marks=pytest.mark.slow) for each in ("dgx-b200", "8xmi300x"))],
+)
 def test_bounds_hold_on_measured_devices(here: Path, machine: str) -> None:
     asked = load_codesign(document(machines=[{"machine": machine, "costs": COSTS}]))
     of = next(asked.entries[0].machines())

@@ -118,6 +118,7 @@ def made(count: int) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_it_comes_to_the_same(tmp_path: Path, told: Told) -> None:
     assert disturb(tmp_path, made(120), times=3, seed=1) >= 1
     compare(tmp_path, told)

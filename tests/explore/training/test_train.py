@@ -329,3 +329,10 @@ def test_a_step_over_a_graph_of_links_leaves_terms_out_and_says_so() -> None:
     assert "what nemo adds to collectives, launches and iterations is left out" in " ".join(over.assumptions)
     width, usual = (each.interval_s[1] / each.interval_s[0] for each in (over, plain))
     assert width > usual
+
+
+def test_a_vocabulary_that_gemms_read_slowly_is_said() -> None:
+    model = load_model("gpt-3-175b").model_copy(update={"layers": 2, "hidden": 1536, "vocabulary": 50_257})
+    given = {"batch": 8, "sequence": 512, "pp": 1, "microbatch": 1, "recompute": "none"}
+    said = [armillary.train(model, "8xa100", tp=tp, **given).assumptions for tp in (1, 2)]
+    assert [any("50,257 rows" in each for each in found) for found in said] == [True, False]

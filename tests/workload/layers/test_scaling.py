@@ -109,6 +109,7 @@ def test_delayed_scaling_agrees_on_its_history() -> None:
 
 def test_frozen_weights_need_rows_only() -> None:
     found = graph("mx", lora={"rank": 4, "targets": ["qkv"]})
+    assert not sizes(found, "quantize weights")  # frozen ones are quantised once
     each = 2 + ELEMENT["mx"]
     assert sizes(found, r"out\.quantize") == [ceil(SEQUENCE * HIDDEN * each)] * 2 * LAYERS
 

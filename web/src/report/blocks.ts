@@ -3,6 +3,7 @@ import { chart, axis, tooltip } from "../shared/charts";
 import { cssColour, seriesColour } from "../shared/colours";
 import { element } from "../shared/element";
 import { count, digits, percent, rate, size, time } from "../shared/numbers";
+import { longBody } from "../shared/rows";
 import { timeline } from "../shared/timeline";
 import type { Packed } from "../shared/tracks";
 
@@ -96,16 +97,18 @@ const DRAW: { [K in Exclude<Block["kind"], "headline">]: (section: HTMLElement, 
   table(section, block) {
     const head = block.columns.map((column) => element("th", { scope: "col", class: column.holds === "text" ? "" : "number" }, column.title));
     const most = block.columns.map((column, index) =>
-      column.holds === "share" ? 1 : column.holds === "time" ? Math.max(...block.rows.map((row) => Number(row[index] ?? 0))) : 0);
-    const rows = block.rows.map((row) => element("tr", {}, ...row.map((value, index) => {
+      column.holds === "share" ? 1 : column.holds === "time" ? block.rows.reduce((largest, row) => Math.max(largest, Number(row[index] ?? 0)), 0) : 0);
+    const line = (row: Cell[]) => element("tr", {}, ...row.map((value, index) => {
       const holds = block.columns[index]!.holds;
       const cell = element("td", { class: holds === "text" ? "" : "number" }, written(value, holds));
       const part = typeof value === "number" && most[index] ? Math.min(1, value / most[index]!) : 0;
       if (part > 0.004 && holds === "share") cell.style.backgroundImage = `linear-gradient(to right, var(--tint) ${100 * part}%, transparent 0)`;
       return cell;
-    })));
-    section.append(...note(block.note), element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": block.title },
-      element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows))));
+    }));
+    const made = element("table", {}, element("thead", {}, element("tr", {}, ...head)));
+    const place = element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": block.title }, made);
+    section.append(...note(block.note), place);
+    longBody(place, made, block.rows.length, (at) => line(block.rows[at]!));
   },
   changes(section, block) {
     const most = Math.max(block.before, ...block.rows.map(([, after]) => after ?? 0), 1e-300);

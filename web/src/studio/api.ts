@@ -102,6 +102,23 @@ export interface Dimension {
   per?: "npu" | "link" | undefined;
   latency: string;
 }
+/** A link of a graph, as edge lists of study files have it. */
+export interface Link {
+  from: string;
+  to: string;
+  bandwidth: string;
+  latency: string;
+  buffer?: string;
+  kind?: string;
+  way?: string;
+}
+/** A graph, as `topology` of study files: of a kind, with the keys of that. */
+export interface Graph {
+  kind: string;
+  links?: Link[];
+  npus?: string[];
+  [key: string]: unknown;
+}
 export interface MachineName {
   name: string;
   title: string;
@@ -114,6 +131,10 @@ export interface MachineName {
   network: Dimension[];
   /** What joins several of it. */
   between: Dimension | null;
+  /** The keys of a network that is a graph; null: it has dimensions. */
+  topology: Graph | null;
+  /** Keys by which it is as large as a step on it takes seconds. */
+  begin: Record<string, number>;
 }
 export interface Catalogue {
   models: ModelName[];
@@ -122,6 +143,9 @@ export interface Catalogue {
   /** Name -> whether it may have sides. */
   topologies: Record<string, boolean>;
   most_dimensions: number;
+  /** Kind of graph -> its keys. */
+  graphs: Record<string, { key: string; help: string; needed: boolean }[]>;
+  most_links: number;
   most_file_bytes: number;
   plan: PlanValue[];
 }

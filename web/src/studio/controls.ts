@@ -1,8 +1,9 @@
 // The numbers of a question: each with a slider and a field; an empty field leaves the choice to Armillary.
 import { element } from "../shared/element";
-import type { Catalogue, PlanValue } from "./api";
+import type { Catalogue, Graph, MachineName, PlanValue } from "./api";
 import { drawnNetwork, members } from "./drawn";
 import { file } from "./drop";
+import { graphDevices } from "./graph";
 import { traceControls } from "./trace";
 import { typed, type State, type Value } from "./state";
 
@@ -33,6 +34,7 @@ export const counted = (machine: string): [number, string] => {
 
 export function devices(state: State, catalogue: Catalogue): number {
   if (state.network) return state.network.reduce((product, each) => product * members(each), 1);
+  if (state.topology) return graphDevices(state.topology);
   const [count, name] = counted(state.machine);
   return count * (catalogue.machines.find((each) => each.name === name)?.devices ?? 1);
 }
@@ -59,7 +61,7 @@ function sliders(state: State, catalogue: Catalogue): Slider[] {
   const machine = catalogue.machines.find((each) => each.name === name);
   const found: Slider[] = [];
   // Of a drawn network its sizes say how many there are.
-  if (machine?.counted && !state.network) {
+  if (machine?.counted && !state.network && !state.topology) {
     found.push({
       key: "count",
       label: `${machine.domain > 16 ? "domains" : "nodes"} of ${machine.domain}`,
@@ -80,7 +82,7 @@ function sliders(state: State, catalogue: Catalogue): Slider[] {
   );
   if (!model || model.experts) found.push(plan("parallel.ep", "ep", powers(1, Math.min(256, all))));
   found.push(plan("pipeline.virtual", "virtual stages", [1, 2, 3, 4, 5, 6, 8, 10, 12]));
-  found.push(...factors().filter((each) => each.key === "peak" || all > (machine?.domain ?? 0)));
+  found.push(...factors().filter((each) => each.key === "peak" || state.topology || all > (machine?.domain ?? 0)));
   return found;
 }
 
@@ -129,7 +131,7 @@ function planControls(state: () => State, catalogue: Catalogue, change: Change):
     choice("machine", "machine", catalogue.machines.map((each) => each.name), counted(now.machine)[1], "", (value) => {
       const found = catalogue.machines.find((each) => each.name === value);
       const [count] = counted(state().machine);
-      change({ machine: found?.counted && count > 1 ? `${count}x${value}` : value, network: null }, true);
+      change({ machine: found?.counted && count > 1 ? `${count}x${value}` : value, network: null, topology: found ? beginning(found) : null }, true);
     }),
     preset && drawnNetwork(state, catalogue, change, preset, counted(now.machine)[0]),
     ...sliders(now, catalogue).map((each) => sliderOf(each, state, change)),
@@ -141,6 +143,10 @@ function planControls(state: () => State, catalogue: Catalogue, change: Change):
   ];
   return found.filter((each) => each !== undefined);
 }
+
+/** Of a preset whose network is a graph, as much of it as a step takes seconds on. */
+const beginning = ({ topology, begin }: MachineName): Graph | null =>
+  topology && Object.entries(begin).some(([key, most]) => topology[key] !== most) ? { ...topology, ...begin } : null;
 
 const names = (known: string[], own: string): string[] => (own ? [own, ...known] : known);
 

@@ -2,8 +2,9 @@
 import { element } from "../shared/element";
 import { seriesColour } from "../shared/colours";
 import { count } from "../shared/numbers";
-import type { Catalogue, Dimension, MachineName } from "./api";
+import type { Catalogue, Dimension, Graph, MachineName } from "./api";
 import type { Change } from "./controls";
+import { graphFields, kindChoice } from "./graph";
 import type { State } from "./state";
 
 /** Boxes of a level that are drawn; more are said by the number beside them. */
@@ -24,11 +25,24 @@ export function asPreset(machine: MachineName, times: number): Dimension[] {
 
 /** The section that draws the network: closed, the machine has that of its preset. */
 export function drawnNetwork(state: () => State, catalogue: Catalogue, change: Change, preset: MachineName, times: number): HTMLElement {
-  const now = state().network;
-  const set = (network: Dimension[] | null) => change({ network }, true);
-  const found = element("details", { id: "drawn" }, element("summary", {}, now ? "Network, drawn" : "Draw the network"));
-  if (now) found.setAttribute("open", "");
+  const { network: now, topology } = state();
+  const set = (network: Dimension[] | null) => change({ network, topology: null }, true);
+  const found = element("details", { id: "drawn" }, element("summary", {}, now || topology ? "Network, drawn" : "Draw the network"));
+  if (now || topology) found.setAttribute("open", "");
   const dimensions = now ?? asPreset(preset, times);
+  const back = button("drawn-back", "As the preset", () => set(null));
+  back.disabled = !now && !topology;
+  const around = { state, catalogue, preset, dimensions, set: (graph: Graph | null) => change({ topology: graph, network: null }, true) };
+  found.append(kindChoice(around));
+  if (topology || !dimensions.length) {
+    // A picture of a closed section would cost a question.
+    const fields = element("div");
+    const fill = () => !fields.hasChildNodes() && fields.append(...graphFields(around));
+    if (topology) fill();
+    else found.addEventListener("toggle", fill);
+    found.append(fields, element("p", { class: "row" }, back));
+    return found;
+  }
   const changed = (at: number, keys: Partial<Dimension>) =>
     set(dimensions.map((each, place) => (place === at ? without({ ...each, ...keys }) : each)));
   found.append(picture(dimensions), ...dimensions.map((each, at) => level(each, at, catalogue, (keys) => changed(at, keys), dimensions.length > 1 ? () => set(dimensions.filter((_, place) => place !== at)) : null)));
@@ -37,8 +51,6 @@ export function drawnNetwork(state: () => State, catalogue: Catalogue, change: C
     set([...dimensions, { name: nameFor(dimensions), topology: "Switch", size: 2, bandwidth: last.bandwidth, latency: last.latency }]);
   });
   more.disabled = dimensions.length >= catalogue.most_dimensions;
-  const back = button("drawn-back", "As the preset", () => set(null));
-  back.disabled = !now;
   found.append(element("p", { class: "row" }, more, back));
   return found;
 }

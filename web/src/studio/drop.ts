@@ -44,7 +44,7 @@ export async function dropped(given: File[], catalogue: Catalogue, change: Chang
     status.textContent = "";
     // Without recorded times only a machine can say how long communication takes.
     const machine = about.recorded ? "" : machineOf("dgx-h100", about.ranks, catalogue);
-    change({ trace: { files, ranks: about.ranks, world: about.world, one: false, kind: about.kind }, machine, network: null, fabric: 1, peak: 1, view: FIRST.view }, true);
+    change({ trace: { files, ranks: about.ranks, world: about.world, one: false, kind: about.kind }, machine, network: null, topology: null, fabric: 1, peak: 1, view: FIRST.view }, true);
   } catch (error) {
     status.textContent = error instanceof Error ? error.message : String(error);
   }

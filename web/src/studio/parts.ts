@@ -1,6 +1,7 @@
 // What views share: tables, colours of the parts of a step, and answers that are asked for when a view is open.
 import { kindColour, seriesColour } from "../shared/colours";
 import { element, type Child } from "../shared/element";
+import { longBody, rowOf } from "../shared/rows";
 import { ask, Refused } from "./api";
 
 /** The colour of a part of a step, by its key in `parts_s` or its name in a timeline. */
@@ -34,9 +35,10 @@ export function partColour(part: string): string {
 export function table(id: string, caption: string, columns: string[], rows: Child[][]): HTMLElement {
   const right = columns.map((each) => each.startsWith(">"));
   const head = columns.map((each, at) => element("th", { scope: "col", class: right[at] ? "right" : "" }, each.replace(/^>/, "")));
-  const body = rows.map((row) => element("tr", {}, ...row.map((each, at) => element("td", { class: right[at] ? "right" : "" }, each))));
-  return element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption },
-    element("table", { id }, element("caption", {}, caption), element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...body)));
+  const made = element("table", { id }, element("caption", {}, caption), element("thead", {}, element("tr", {}, ...head)));
+  const place = element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption }, made);
+  longBody(place, made, rows.length, (row) => rowOf(rows[row]!.map((each, at) => [right[at] ? "right" : "", each])));
+  return place;
 }
 
 /** A place for a chart, with its description for those who do not see it. */

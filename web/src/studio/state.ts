@@ -1,5 +1,5 @@
 // What is asked, as an object and as the fragment of the address: every state has a link, and going back undoes.
-import type { Catalogue, Dimension, PlanValue } from "./api";
+import type { Catalogue, Dimension, Graph, PlanValue } from "./api";
 
 export type Value = string | number | boolean | (string | number)[];
 /** The files of a trace, as the server keeps them, and what they are of. */
@@ -21,6 +21,8 @@ export interface State {
   machine: string;
   /** Drawn by hand, the innermost first; null: that of the machine. */
   network: Dimension[] | null;
+  /** A graph that was drawn by hand; null: that of the machine. */
+  topology: Graph | null;
   fabric: number;
   peak: number;
   software: string;
@@ -35,6 +37,7 @@ export const FIRST: State = {
   trace: null,
   machine: "64xdgx-h100",
   network: null,
+  topology: null,
   fabric: 1,
   peak: 1,
   software: "",
@@ -54,8 +57,8 @@ export function question(state: State): object {
     if (name === undefined) plan[section] = value;
     else plan[section] = { ...(plan[section] as object | undefined), [name]: value };
   }
-  const { model, machine, network, fabric, peak, software } = state;
-  return { model, ...(state.config ? { config: state.config } : {}), machine, ...(network ? { network } : {}), fabric, peak, software, plan };
+  const { model, machine, network, topology, fabric, peak, software } = state;
+  return { model, ...(state.config ? { config: state.config } : {}), machine, ...(network ? { network } : {}), ...(topology ? { topology } : {}), fabric, peak, software, plan };
 }
 
 /** The keys of a plan in sections as dotted keys; what is deeper or empty is left out. */
@@ -78,6 +81,7 @@ export function fragment(state: State): string {
     for (const { name, id } of files) found.append("trace", `${id}/${name}`);
   }
   if (state.network) found.set("network", JSON.stringify(state.network));
+  if (state.topology) found.set("topology", JSON.stringify(state.topology));
   if (state.fabric !== 1) found.set("fabric", String(state.fabric));
   if (state.peak !== 1) found.set("peak", String(state.peak));
   if (state.software) found.set("software", state.software);
@@ -99,12 +103,14 @@ export function parsed(text: string, catalogue: Catalogue): State {
   // Of a link that was cut, the model and the machine by their names are what is left.
   const config = json<State["config"]>(given.get("config"));
   const network = json<State["network"]>(given.get("network"));
+  const topology = json<State["topology"]>(given.get("topology"));
   return {
     model: given.get("model")!,
     config,
     trace: traceOf(given),
     machine: given.get("machine") ?? FIRST.machine,
     network: Array.isArray(network) && network.length && network.every(isDimension) ? network : null,
+    topology: isGraph(topology) ? topology : null,
     fabric: Number(given.get("fabric") ?? 1),
     peak: Number(given.get("peak") ?? 1),
     software: given.get("software") ?? "",
@@ -118,6 +124,12 @@ function isDimension(each: unknown): each is Dimension {
   const { name, topology, size, shape, bandwidth, latency } = (each ?? {}) as Record<string, unknown>;
   const texts = [name ?? "", topology, bandwidth, latency].every((text) => typeof text === "string");
   return texts && (Array.isArray(shape) ? shape.every((side) => typeof side === "number") : shape === undefined && ["number", "string"].includes(typeof size));
+}
+
+function isGraph(given: unknown): given is Graph {
+  const { kind, links, npus } = (given ?? {}) as Record<string, unknown>;
+  const named = (link: unknown) => ["from", "to"].every((end) => typeof (link as Record<string, unknown> | null)?.[end] === "string");
+  return typeof kind === "string" && (links === undefined ? kind !== "edges" : Array.isArray(links) && links.every(named)) && (npus === undefined || Array.isArray(npus));
 }
 
 function json<T>(text: string | null): T | null {

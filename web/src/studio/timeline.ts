@@ -37,7 +37,7 @@ export function timeline(place: HTMLElement) {
   const answer = asking<Found>(place, "api/timeline", (given) => {
     found = given;
     if (!window[1]) window = [0, given.total_s];
-    about.textContent = `Drawn is ${given.said}; ${given.classes.length} classes of ranks${given.left_out ? `, ${given.left_out} more are left out` : ""}. The ranks of a class do the same, in three lanes: kernels, communication, and the CPU.`;
+    about.textContent = `Drawn is ${given.said}; ${given.classes.length === 1 ? "one class" : `${given.classes.length} classes`} of ranks${given.left_out ? `, ${given.left_out} more are left out` : ""}. The ranks of a class do the same, in three lanes: kernels, communication, and the CPU.`;
     drawing.style.height = `${Math.max(12, given.classes.length * 4 + 7)}rem`;
     drawn.resize();
     redraw(drawn, option());

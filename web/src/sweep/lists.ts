@@ -2,11 +2,10 @@
 import { csvText } from "../shared/csv";
 import { element } from "../shared/element";
 import { save } from "../shared/save";
+import { longBody, rowOf } from "../shared/rows";
 import { letter, reasonText, shown, valueText } from "./data";
 import type { Around } from "./filter";
 
-/** Lines of the table. */
-const LISTED = 20;
 const counted = (value: number): string => value.toLocaleString("en-US");
 
 /** Fill a place anew; the button that had the focus has it again. */
@@ -74,20 +73,25 @@ export function table(place: HTMLElement, { sweep, filter, choose }: Around): vo
   if (!filter.rows.length) return place.replaceChildren(element("p", { class: "dim" }, "no point that is ok is left"));
   const several = sweep.objectives.length > 1;
   const names = ["#", "point", ...(several ? ["front"] : []), ...sweep.axes.map((axis) => axis.name), ...sweep.measures.map((measure) => measure.title)];
-  const lines = filter.rows.slice(0, LISTED).map((row, at) => {
+  const line = (at: number) => {
+    const row = filter.rows[at]!;
     const number = button(row === filter.chosen, "plain", () => choose(row), String(sweep.numbers[row]));
     const cells = [
       String(at + 1), number, ...(several ? [String(sweep.pareto[row]! + 1)] : []), ...sweep.axes.map((axis) => valueText(axis, row)),
       ...sweep.measures.map((measure) => shown(measure, measure.values[row]!)),
     ];
-    const line = element("tr", { class: row === filter.chosen ? "on" : "" }, ...cells.map((cell) => element("td", {}, cell)));
-    line.addEventListener("click", (event) => {
+    const made = rowOf(cells.map((cell) => ["", cell]), row === filter.chosen ? "on" : "");
+    made.addEventListener("click", (event) => {
       if (event.target !== number) choose(row);
     });
-    return line;
-  });
+    return made;
+  };
   const head = element("thead", {}, element("tr", {}, ...names.map((name) => element("th", { scope: "col" }, name))));
-  replace(place, [element("table", {}, head, element("tbody", {}, ...lines))]);
+  const scrolled = place.scrollTop;
+  const made = element("table", {}, head);
+  replace(place, [made]);
+  longBody(place, made, filter.rows.length, line);
+  place.scrollTop = scrolled;
 }
 
 /** Save the points that are kept, with all digits, as a table. */

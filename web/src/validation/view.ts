@@ -3,10 +3,9 @@ import { chart, redraw, savePicture } from "../shared/charts";
 import type { ECharts, EChartsCoreOption } from "../shared/echarts";
 import { element, type Child } from "../shared/element";
 import { cloud, drawnOf } from "./cloud";
+import { longBody, rowOf } from "../shared/rows";
 import { number, percent, plural, type Table } from "./data";
 
-/** Rows that are listed at first; "more" lists four times as many. */
-const ROWS = 200;
 type Column = "row" | "group" | "measured" | "predicted" | "error";
 
 export class View {
@@ -16,12 +15,10 @@ export class View {
   private readonly chips = element("div", { class: "chips" });
   private readonly drawnText = element("p", { class: "dim" });
   private readonly list: HTMLElement;
-  private readonly left = element("p", { class: "dim" });
   private readonly turned = element("button", { type: "button" }, "show errors");
   private group: string | null = null;
   private by: Column = "error";
   private down = true;
-  private listed = ROWS;
   private ratio = false;
   private drawn: ECharts | null = null;
   private zoom: Record<string, object> = {};
@@ -44,7 +41,7 @@ export class View {
       this.names.length > 1 && this.chips,
       element("div", { class: "two" },
         element("div", {}, element("p", { class: "tools" }, this.turned, picture, element("span", { class: "dim" }, "ctrl and wheel zoom, a drag moves, a double click shows all")), this.place, this.drawnText),
-        element("div", {}, this.list, this.left)),
+        element("div", {}, this.list)),
       element("ul", {}, ...refused, ...table.notes.map((note) => element("li", {}, note))));
     this.drawChips();
     this.drawRows();
@@ -97,7 +94,6 @@ export class View {
       const button = element("button", { type: "button", "aria-pressed": String(this.group === group) }, text, element("i", {}, percent(error)));
       button.addEventListener("click", () => {
         this.group = group;
-        this.listed = ROWS;
         this.zoom = {};
         for (const each of this.chips.children) each.setAttribute("aria-pressed", String(each === button));
         this.drawChart();
@@ -127,29 +123,24 @@ export class View {
     const rows = this.sorted();
     const intervals = low.some((value) => value !== null);
     const grouped = this.names.length > 1;
-    const lines = rows.slice(0, this.listed).map((row): [string, Child[]] => {
+    const line = (at: number): [string, Child[]] => {
+      const row = rows[at]!;
       const refused = predicted[row] === null;
       return [refused ? "refused" : "", [
         label[row]!, ...(grouped ? [group[row]!] : []), number(measured[row]!, unit), refused ? "refused" : number(predicted[row]!, unit),
         ...(intervals ? [low[row] === null ? "" : `${number(low[row]!)} … ${number(high[row]!)}`] : []), refused ? reason[row]! : percent(error[row]!, true),
       ]];
-    });
+    };
+    const left = grouped ? 2 : 1;
     const names = ["row", ...(grouped ? ["group"] : []), "measured", "predicted", ...(intervals ? ["interval"] : []), "error"];
-    const found = tableOf(names.map((name) => (name === "interval" ? name : this.sorter(name as Column))), lines, grouped ? 2 : 1);
+    const found = tableOf(names.map((name) => (name === "interval" ? name : this.sorter(name as Column))), [], left);
     const sortedBy = found.tHead!.rows[0]!.cells[names.indexOf(this.by)];
     sortedBy?.setAttribute("aria-sort", this.down ? "descending" : "ascending");
     const focused = this.list.contains(document.activeElement);
     this.list.replaceChildren(found);
+    this.list.scrollTop = 0;
+    longBody(this.list, found, rows.length, (at) => lineOf(...line(at), left));
     if (focused) sortedBy?.querySelector("button")?.focus({ preventScroll: true });
-    this.left.replaceChildren();
-    if (rows.length > this.listed) {
-      const more = element("button", { type: "button" }, "more");
-      more.addEventListener("click", () => {
-        this.listed *= 4;
-        this.drawRows();
-      });
-      this.left.append(`${this.listed} of ${plural(rows.length, "row")} `, more);
-    }
   }
 
   private sorter(name: Column): HTMLElement {
@@ -169,5 +160,7 @@ export function tableOf(header: Child[], lines: [string, Child[]][], left: numbe
   const kind = (at: number) => ({ class: at < left ? "left" : "" });
   return element("table", {},
     element("thead", {}, element("tr", {}, ...header.map((name, at) => element("th", { scope: "col", ...kind(at) }, name)))),
-    element("tbody", {}, ...lines.map(([name, cells]) => element("tr", { class: name }, ...cells.map((cell, at) => element("td", kind(at), cell))))));
+    element("tbody", {}, ...lines.map(([name, cells]) => lineOf(name, cells, left))));
 }
+
+const lineOf = (name: string, cells: Child[], left: number): HTMLTableRowElement => rowOf(cells.map((cell, at) => [at < left ? "left" : "", cell]), name);

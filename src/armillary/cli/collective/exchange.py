@@ -13,9 +13,10 @@ from armillary.cli.outputs import say, show_table, working, write_json
 
 _HELP = f"""{SUBCOMMANDS["exchange"]}
 
-Each rank of MACHINE has the same number of experts. Tokens choose their experts at random, or as --routing says: a CSV
-file with a row for each token, the columns rank and experts (numbers separated by blanks), and optionally count. The
-exchange is one direction, to the experts; the reverse exchange returns their outputs.
+Each rank of MACHINE has the same number of experts. Tokens choose their experts at random; or as often as
+--expert-counts says, a CSV file with columns layer, expert and count, as engines record them; or as --routing says, a
+CSV file with a row for each token, the columns rank and experts (numbers separated by blanks), and optionally count.
+The exchange is one direction, to the experts; the reverse exchange returns their outputs.
 """
 
 _WHAT, _HOW = "What is exchanged", "How it is simulated"
@@ -26,6 +27,7 @@ _WHAT, _HOW = "What is exchanged", "How it is simulated"
     help=_HELP,
     examples=(
         "armillary collective exchange 4xdgx-h100 --experts 256 --choices 8 --tokens 512 --skew 0.5",
+        "armillary collective exchange 4xdgx-h100 --experts 256 --expert-counts counts.csv --layer 3",
         "armillary collective exchange 2xdgx-h100 --experts 64 --routing tokens.csv --token-size 7KiB",
     ),
 )
@@ -44,6 +46,21 @@ _WHAT, _HOW = "What is exchanged", "How it is simulated"
     type=click.Path(path_type=Path),
     metavar="CSV",
     help="Experts chosen by each token, instead of a random choice.",
+)
+@option(
+    "--expert-counts",
+    "counts",
+    heading=_WHAT,
+    type=click.Path(path_type=Path),
+    metavar="CSV",
+    help="How often each expert was chosen, instead of a law.",
+)
+@option(
+    "--layer",
+    heading=_WHAT,
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Which of its layers, from 0.  [default: the most uneven]",
 )
 @option(
     "--tokens",
@@ -98,6 +115,8 @@ def command(
     machine: str,
     experts: int,
     routing: Path | None,
+    counts: Path | None,
+    layer: int | None,
     tokens: int | None,
     choices: int | None,
     skew: float | None,
@@ -111,16 +130,35 @@ def command(
     from rich.table import Table
 
     from armillary.base.units import format_bytes, format_time
-    from armillary.collective.exchange import drawn
+    from armillary.collective.exchange import counted, drawn
     from armillary.explore.exchange import exchange, read_routing
     from armillary.platform import load_platform
+    from armillary.serving.routed import read_counts
 
-    draws = {"--tokens": tokens, "--choices": choices, "--skew": skew, "--seed": seed}
+    draws = {
+        "--tokens": tokens,
+        "--choices": choices,
+        "--skew": skew,
+        "--seed": seed,
+        "--expert-counts": counts,
+    }
+    if layer is not None and not counts:
+        raise click.UsageError("--layer needs --expert-counts")
+    if counts and skew is not None:
+        raise click.UsageError("--expert-counts and --skew exclude each other")
     if routing and (given := [name for name, value in draws.items() if value is not None]):
         raise click.UsageError(f"--routing and {given[0]} exclude each other")
     platform, size = load_platform(machine), bytes_of("--token-size", token_size)
     if routing:
         chosen = read_routing(routing, platform.npus, experts)
+    elif counts:
+        layers = read_counts(counts, experts)
+        if layer is not None and layer >= len(layers):
+            raise click.UsageError(
+                f"--layer {layer}: {counts} has {len(layers)} layers, expected 0 to {len(layers) - 1}"
+            )
+        uneven = max(layers, key=lambda each: max(each) / sum(each)) if layer is None else layers[layer]
+        chosen = counted(platform.npus, tokens or 512, choices or 8, uneven, seed or 0)
     else:
         chosen = drawn(platform.npus, experts, tokens or 512, choices or 8, skew or 0.0, seed or 0)
     with working("simulating"):

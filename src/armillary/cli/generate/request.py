@@ -61,7 +61,7 @@ class Request:
         """
         # Files of a result need a simulation; --json also describes the trace alone.
         for name, value in {**vars(self.outputs), "efficiency": self.efficiency}.items():
-            if value is not None and name != "json" and not self.machine:
+            if value not in (None, False) and name != "json" and not self.machine:
                 raise click.UsageError(f"--{name} needs --machine")
         if not self.machine:
             return None

@@ -134,6 +134,7 @@ class Gpu:
         sms: Streaming multiprocessors.
         tiles: Rows and columns of the tiles of GEMMs, and the SMs that share one.
         depth: Bytes of k in a step.
+        load: Bytes at multiples of which rows must begin to be read at full rate; 1: anywhere (compilers pad).
         gemm: Constants by precision.
         attention: Constants by precision.
         layouts: Time of ``input`` and ``weight`` gradients and of ``grouped`` GEMMs over that of a forward one of
@@ -165,6 +166,7 @@ class Gpu:
     layouts: Mapping[str, float]
     share: float
     launch: float
+    load: int = 16
     factors: Factors = field(default_factory=Factors)
     like: str = ""
     derived: bool = False
@@ -188,7 +190,8 @@ class Gpu:
         # Of a kernel of one operand and its cast, measured together, what is there however small the operand is all
         # cast, but for the launch of any GEMM.
         fit = self.gemm.get(f"{precision} {scaling}", fit)
-        return dataclasses.replace(fit, cast=0.0, launch=min(fit.launch, self.gemm["bf16"].launch))
+        # Who quantises apart calls cuBLAS, whose waves share operands; those of the measured CUTLASS kernels do not.
+        return dataclasses.replace(fit, cast=0.0, again=0.0, launch=min(fit.launch, self.gemm["bf16"].launch))
 
     def attention_fit(self, precision: str) -> AttentionFit:
         """Return the constants of a precision, or of the nearest that has some."""
@@ -253,6 +256,7 @@ def _read(path: Path, below: tuple[str, ...]) -> Gpu:
         sms=sms,
         tiles=reader.tiles(base.tiles if base else None),
         depth=reader.count(("depth",), base.depth if base else None),
+        load=reader.count(("load",), base.load if base else Gpu.load),
         gemm=reader.fits("gemm", GemmFit, dict(base.gemm) if base else {}),
         attention=reader.fits("attention", AttentionFit, dict(base.attention) if base else {}),
         layouts=reader.layouts(base.layouts if base else {}),

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from armillary.base.portable import power
 from armillary.compute.gpu.device import GemmFit, Gpu
@@ -40,6 +41,12 @@ ACCUMULATION = 0.8
 """Share of adding to a result in fp32 that a GEMM waits for.
 
 With it weight gradients of an A100 and a B200 under load are as far off as forward GEMMs (0: 8 % more)."""
+UNALIGNED = 0.7
+"""How much longer SMs work for each halving of what a load takes in, where rows do not begin at whole loads.
+
+NVIDIA says that dimensions should be multiples of 16 bytes (Matrix Multiplication Background User's Guide). By vTrain's
+steps on an A100, whose head has 50,257 // tp columns: with 2 bytes (tp 1) its GEMMs take 3.0 to 3.3 times as long as
+with whole loads (tp 2), with 8 bytes (tp 4) 1.8 to 2.1, with 4 bytes (tp 8) 2.0 to 2.6."""
 LOOPED = 5
 """Copies of the weights that published loops over one GEMM go through (aiconfigurator, collect_gemm.py)."""
 BOUNDS = ("compute", "cache", "latency", "memory")
@@ -56,6 +63,7 @@ def gemm_seconds(
     sustained: float = 1.0,
     copies: float = math.inf,
     power: Power | None = None,
+    transposed: NDArray[np.bool_] | bool = False,
 ) -> tuple[Floats, Ints]:
     """Return how long GEMMs take, and what limits them.
 
@@ -68,6 +76,7 @@ def gemm_seconds(
         sustained: Share of the clocks that is left, whatever the load.
         copies: Weights that are used in turn: `LOOPED` in a measurement; infinite where each GEMM has its own.
         power: Limit of the power under a load that lasts; None: GEMMs run alone, at full clocks.
+        transposed: (GEMMs) or all alike: the left operand lies in memory along m, as in gradients of weights.
 
     Returns:
         (GEMMs) s, and index into `BOUNDS`.
@@ -75,12 +84,22 @@ def gemm_seconds(
     fit = fit or gpu.gemm_fit(precision)
     candidates = _candidates(gpu)
     written = np.broadcast_to(np.asarray(written, float), len(sizes))
+    slower = _unaligned(sizes, gpu.load / ELEMENT[precision], np.asarray(transposed))
     seconds, bound = np.zeros(len(sizes)), np.zeros(len(sizes), np.int64)
     # In portions: (candidates, GEMMs) arrays of all at once would leave the caches.
     for at in range(0, len(sizes), _ROWS):
         part = slice(at, at + _ROWS)
         seconds[part], bound[part] = _best(
-            gpu, precision, sizes[part], written[part], fit, sustained, copies, power, candidates
+            gpu,
+            precision,
+            sizes[part],
+            written[part],
+            slower[part],
+            fit,
+            sustained,
+            copies,
+            power,
+            candidates,
         )
     return seconds, bound
 
@@ -96,6 +115,7 @@ def _best(
     precision: str,
     sizes: Floats,
     written: Floats,
+    slower: Floats,
     fit: GemmFit,
     sustained: float,
     copies: float,
@@ -135,9 +155,9 @@ def _best(
     ends = fit.tile * (1 - fit.area + fit.area * rows * columns / RESIDENT)
     limits = (
         # Tensor cores, operands into the SM, latency of steps, memory: in the order of BOUNDS.
-        turns * depth * (2 * rows * columns / (rate / gpu.sms * share)),
-        turns * depth * ((rows + columns) * element / (fit.feed * sustained * share)),
-        waves * depth * (fit.step / 64 / sustained) + (waves - 1) * ends * fit.overlap,
+        slower * turns * depth * (2 * rows * columns / (rate / gpu.sms * share)),
+        slower * turns * depth * ((rows + columns) * element / (fit.feed * sustained * share)),
+        slower * waves * depth * (fit.step / 64 / sustained) + (waves - 1) * ends * fit.overlap,
         np.broadcast_to(moved, tiles.shape),
     )
     idle = (waves - 1) * ends * (1 - fit.overlap)
@@ -153,9 +173,10 @@ def _best(
     if power:
         # What follows the clocks is stretched; the memory keeps its own.
         limited, pause = tuple(limit[best, each] for limit in limits), idle[best, each]
-        slower = 1 / power.clocks(limited[0] / time[best, each])
+        # Tensor cores that wait for narrow loads take no power.
+        longer = 1 / power.clocks(limited[0] / slower / time[best, each])
         rest = time[best, each] - _overlapped(limited, pause, fit.sharp)
-        slowed = (*(limit * slower for limit in limited[:3]), limited[3])
+        slowed = (*(limit * longer for limit in limited[:3]), limited[3])
         stretched = _overlapped(slowed, pause, fit.sharp) + rest
         seconds = seconds * (stretched / time[best, each])
     seconds = seconds + added * ACCUMULATION + fit.launch
@@ -164,6 +185,18 @@ def _best(
         seconds = seconds + fit.cast + m * k * batch * (2 + element) / (gpu.bandwidth * fit.cast_memory)
     bound = np.argmax(np.stack([limit[best, each] for limit in limits]), axis=0)
     return seconds, bound
+
+
+def _unaligned(sizes: Floats, load: float, transposed: NDArray[np.bool_]) -> Floats:
+    """Return (GEMMs) how many times as long SMs work, as loads are narrower than one of `load` elements."""
+    m, n, k, _ = sizes.astype(np.int64).T
+    whole = max(1, int(load))
+    # Rows of the operands and of the result; k of a gradient of weights is no row's length. Those of experts with odd
+    # numbers of tokens were measured to be as fast as others (SimuMax, B200).
+    elements = np.gcd(np.gcd(n, np.where(transposed, m, k)), whole)
+    # Exponents of powers of two are exact.
+    found: Floats = 1 + UNALIGNED * (np.frexp(whole / elements)[1] - 1)
+    return found
 
 
 def _overlapped(limits: tuple[Floats, ...], idle: Floats, sharp: float) -> Floats:

@@ -113,6 +113,7 @@ class GpuModel(ComputeModel):
             seconds, limit = gemm_seconds(
                 self.gpu, precision, sizes, written, self.gpu.gemm_fit(precision, scaling),
                 sustained=self.factors.sustained, power=self._power,
+                transposed=np.array([work.names[at].rpartition(".")[2] == "weight" for at, _ in rows]),
             )  # fmt: skip
             seconds *= np.array(
                 [

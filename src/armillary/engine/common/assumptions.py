@@ -177,6 +177,13 @@ def _unbounded(platform: Platform) -> bool:
     return not (platform.topology.topology.buffer < UNBOUNDED).any()
 
 
+def _fastest(platform: Platform) -> float:
+    """Return the bandwidth of the fastest link, bytes/ns."""
+    if platform.topology is None:
+        return max((each.bandwidth for each in platform.dimensions), default=0.0)
+    return float(platform.topology.topology.bandwidth.max(initial=0.0))
+
+
 def _marks_some(options: dict[str, Any]) -> bool:
     return options.get("kmin") is not None and (options.get("kmax") or options["kmin"]) > options["kmin"]
 
@@ -187,7 +194,7 @@ def _when_full(options: dict[str, Any]) -> str:
 
 
 def _spread(options: dict[str, Any]) -> str:
-    usual = {"ndp": "packet", "nscc": "reps", "rccc": "reps"}
+    usual = {"ndp": "permuted", "nscc": "reps", "rccc": "reps"}
     return str(options.get("spread", usual.get(options.get("control", ""), "message")))
 
 
@@ -207,7 +214,7 @@ OPTIONS = (
         "scheduling", lambda p: p.scheduling != "fair",
         frozenset({"analytical", "flow", "packet", "packet-credit"}),
     ),
-    Option("topology.buffer", lambda p: not _unbounded(p), _MESSAGES - {"congestion", "flow"}),
+    Option("topology.buffer", lambda p: not _unbounded(p), _MESSAGES - {"loggops", "congestion", "flow"}),
     *_of_packets("lossless", "mtu", "packet", "ns3"),
     *_of_packets("lossless", "header buffer xoff xon kmin kmax dcqcn", "packet"),
     *_of_packets("lossless", "pmax seed", "packet", needs=_NEEDS_KMAX),
@@ -283,6 +290,12 @@ def without_effect(platform: Platform, network_model: str) -> Iterator[str]:
     if chosen.options and chosen.name != network_model:
         yield (
             f"{source}.network_model.options has no effect in network model {network_model}; {chosen.name} uses it"
+        )
+    per_byte = chosen.options.get("G") if chosen.name == network_model == "loggops" else None
+    if isinstance(per_byte, int | float) and per_byte * _fastest(platform) < 1 - 1e-9:
+        yield (
+            f"{source}.network_model.options.G of {per_byte:g} ns per byte is faster than a link "
+            f"({_fastest(platform):g} bytes per ns): the lower bound and the utilisation of links do not hold for it"
         )
     if platform.packets.given and network_model not in PROTOCOLS:
         yield f"{source}.packets has no effect in network model {network_model}; packet and ns3 use it"

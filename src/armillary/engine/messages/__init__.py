@@ -1,6 +1,6 @@
 """Profile `physical` over a network that moves every message: collectives as rounds of sends and receives.
 
-The network models `congestion`, `flow`, `packet` and `ns3` share one event loop and differ in a transport
+The network models `loggops`, `congestion`, `flow`, `packet` and `ns3` share one event loop and differ in a transport
 (`engine.transport`). What happens on a rank is that of `engine.physical`: the same nodes, chunk flows and
 chunks. Where that engine gives a chunk flow a volume, this one sends the messages of the algorithm's rounds.
 

@@ -4,6 +4,9 @@ Oblivious choices are hashes of the packet's tag and the node, as switches hash 
 packet (spraying), or with the queue pair. By queue the link with the fewest waiting bytes is chosen, of several the
 first from a hashed place on; a link that transmits counts as one byte.
 
+With DIGITS the tag is the number of a way: each node takes its last digit, to the base of the links there, and passes
+on the rest. Numbers below the product of these bases are then all ways of a tree, each once, as source routes are.
+
 With flowlets (Vanini et al., "Let it flow", NSDI 2017) a switch keeps a flow on its link until nothing of it came for
 a gap, and chooses anew then. Valiant's detour is drawn at the source. UGAL decides at the first switch (Kim et al.,
 ISCA 2008, section 4.2, as UGAL-G): straight if q_straight x H_straight <= q_detour x H_detour + bias, q the most that
@@ -23,6 +26,8 @@ mix = use("armillary.engine.transport.mark_kernel").mix
 links, messages, ports, route_links, uses = accessors(lk.LINK, pk.MESSAGE, pk.PORT, lk.ROUTE_LINK, lk.USE)
 hoppers, nodes, nexts, choices = accessors(hl.HOPPER, hl.NODE, hl.NEXT, hl.CHOICE)
 betweens, flowlets, option = accessors(hl.BETWEEN, hl.FLOWLET, hl.WAYS)
+MOST_WAYS = 1 << 16
+"""More are as good as all: a sender takes them in turn."""
 
 
 @inner
@@ -71,7 +76,31 @@ def onward(table, net, pool, row, link):
     if via > 0 and nodes.place(table, node) == nodes.place(table, via - 1):
         via = 0
         hoppers.set_via(pool, row, 0)
-    return next_link(table, net, node, goal if via == 0 else via - 1, hoppers.tag(pool, row))
+    target = goal if via == 0 else via - 1
+    tag = hoppers.tag(pool, row)
+    to = next_link(table, net, node, target, tag)
+    if option.spread(table, table[lk.T_OPTIONS]) == hl.DIGITS:
+        hoppers.set_tag(pool, row, tag // choices_at(table, net, node, target))
+    return to
+
+
+@inner
+def choices_at(table, net, node, target):
+    """Return among how many links a packet at a node chooses towards a node."""
+    if nodes.anchor(table, target) == node:
+        return 1
+    at = _at(table, net, node, target)
+    return nexts.first(table, at + 1) - nexts.first(table, at)
+
+
+@inner
+def count_ways(table, net, node, goal):
+    """Return the product of the choices on a way from a node to a goal, at most MOST_WAYS."""
+    ways = 1
+    while node != goal:
+        ways = min(MOST_WAYS, ways * choices_at(table, net, node, goal))
+        node = links.head(table, next_link(table, net, node, goal, 0))
+    return ways
 
 
 @inner
@@ -116,6 +145,8 @@ def next_link(table, net, node, target, tag):
     if count == 1:
         return choices.link(table, first)
     options = table[lk.T_OPTIONS]
+    if option.spread(table, options) == hl.DIGITS:
+        return choices.link(table, first + tag % count)
     own = mix(tag, node)
     if option.spread(table, options) == hl.GAPS:
         return _of_flowlet(table, net, node, first, count, own)

@@ -40,7 +40,10 @@ SLOTS = 256
 
 WAYS = extended(pk.OPTION, "WAYS", "Options of ways, after those of model `packet`.")
 WAYS.column("by_queue", "1: the link with the least waiting; 0: by hash")
-WAYS.column("spread", "what takes one way: ALL of a queue pair, EACH packet, what comes without GAPS")
+WAYS.column(
+    "spread",
+    "what takes one way: ALL of a queue pair, EACH packet, what comes without GAPS; DIGITS: see `hop_kernel`",
+)
 WAYS.column("pairs", "queue pairs of a connection")
 WAYS.column("gap", "time without a packet after which a flow may take another link", "ps")
 WAYS.column("detour", "NEVER, ALWAYS (Valiant), SOONER (UGAL)")
@@ -48,7 +51,7 @@ WAYS.column("bias", "what must wait more on the shortest way", "bytes")
 WAYS.column("count", "destinations in NEXT")
 WAYS.column("nodes_between", "rows of BETWEEN")
 WAYS.column("salt", "random seed")
-ALL, EACH, GAPS = range(3)
+ALL, EACH, GAPS, DIGITS = range(4)
 NEVER, ALWAYS, SOONER = range(3)
 TRIES = 16
 """How often a node to go by way of is drawn before the packet goes straight."""

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
-from armillary.base.errors import InputError
+from armillary.base.errors import InputError, nearest, one_of
 from armillary.engine.transport.credit import Credit
 from armillary.engine.transport.dcqcn import Dcqcn
 from armillary.engine.transport.flow import Flow
 from armillary.engine.transport.hops import Ways
+from armillary.engine.transport.loggops import LogGops
 from armillary.engine.transport.packet import Packet
 from armillary.engine.transport.rdma import Rdma
 from armillary.engine.transport.tcp import Tcp
@@ -25,6 +26,8 @@ def transport_of(network_model: str, platform: Platform) -> Transport:
     Raises:
         InputError: there is none of that name, it cannot be loaded, or what the platform says of packets does not fit.
     """
+    if network_model == LogGops.name:
+        return _loggops(platform)
     if network_model not in _BUILT_IN:
         # Imported here: only runs with a model of another package need it.
         from armillary.engine.transport.network_model import NetworkModel
@@ -40,6 +43,21 @@ def transport_of(network_model: str, platform: Platform) -> Transport:
     except InputError as error:
         source = platform.packets.source
         raise InputError(f"{source}: {error}" if source else str(error)) from None
+
+
+def _loggops(platform: Platform) -> Transport:
+    chosen = platform.network_model
+    options = chosen.options if chosen.name == LogGops.name else {}
+    names = [each.name for each in fields(LogGops)]
+    try:
+        for name in options:
+            if name not in names:
+                raise InputError(
+                    f"loggops: no option '{name}', expected {one_of(names)}{nearest(name, names)}"
+                )
+        return LogGops(**options)
+    except InputError as error:
+        raise InputError(f"{chosen.source}: {error}" if chosen.source else str(error)) from None
 
 
 def _packets(packets: Packets) -> Transport:

@@ -20,15 +20,16 @@ from armillary.engine.transport import packet_layout as pk
 from armillary.engine.transport import rdma_layout as rl
 from armillary.engine.transport.dcqcn import Dcqcn
 from armillary.engine.transport.deadlock import blocked_cycle, down_links
-from armillary.engine.transport.hops import Ways, hop_options, hop_tables
+from armillary.engine.transport.hops import PER_PACKET, Ways, hop_options, hop_tables
 from armillary.engine.transport.network import Routes, Stage, times_to_end
 from armillary.engine.transport.packet import LARGEST_PACKET, Packet, reverse_links
+from armillary.engine.transport.rdma_queues import Queues, oversubscription
 from armillary.engine.transport.transport import Ints, Transport
 from armillary.platform.topology.graph import UNBOUNDED, Topology
 
 CONTROLS = ("line-rate", "dcqcn", "timely", "swift", "hpcc", "ndp", "nscc", "rccc")
 FULL = ("pause", "drop", "trim")
-SPREADS = ("message", "packet", "flowlet", "bitmap", "reps")
+SPREADS = ("message", "packet", "flowlet", "bitmap", "reps", "permuted")
 RECOVERIES = ("selective", "go-back-n")
 USUAL_FULL = {"swift": "drop", "ndp": "trim", "nscc": "trim", "rccc": "trim"}
 RATES = ("line-rate", "dcqcn", "timely")
@@ -58,8 +59,8 @@ class Rdma(Transport):
         window: Largest window in bytes. None: 100 packets for swift, one BDP for hpcc, 1.5 BDP for ndp, nscc, rccc.
         kmin, kmax, pmax: Marks, as `Packet`. None: 20 % and 80 % of the BDP and all for nscc and rccc; 5 kB, 200 kB
             and 1 % for dcqcn (its paper's, at 40 Gb/s).
-        rto: ns after which what is unacknowledged is lost. None: as htsim, 15 µs and 6 full queues on the slowest link,
-            and the base round trip.
+        rto: ns after which what is unacknowledged is lost. None: as htsim, 15 µs, 6 times what the slowest queue takes
+            to empty, and the base round trip.
         retries: Timeouts in a row after which a connection is given up.
         target: ns of delay that the control allows. None: 20 µs for swift (htsim), 50 µs for timely (its T_low), a base
             round trip or 0.75 of it where queues trim for nscc.
@@ -150,7 +151,7 @@ class Rdma(Transport):
     @property
     def choice(self) -> str:
         """How paths are chosen."""
-        return self.spread or {"ndp": "packet", "nscc": "reps", "rccc": "reps"}.get(self.control, "message")
+        return self.spread or {"ndp": "permuted", "nscc": "reps", "rccc": "reps"}.get(self.control, "message")
 
     def on(self, stages: Sequence[Stage], routes: Routes) -> Transport:
         """See `Transport.on`."""
@@ -177,7 +178,14 @@ class RdmaNetwork(Transport):
             InputError: A link of a route has none back, or there are too many connections.
         """
         self.rdma, self.stages = rdma, stages
-        topology = stages[0].topology
+        topology, routing = stages[0].topology, stages[0].routing
+        # Routings by queue and detours choose at every node: numbers of ways mean nothing there.
+        own = type(routing) in PER_PACKET
+        if own and rdma.spread == "permuted":
+            raise InputError(
+                "rdma: spread is 'permuted', expected packet with a routing that decides per packet"
+            )
+        self.choice = "packet" if own and rdma.choice == "permuted" else rdma.choice
         way = "flowlet" if rdma.choice == "flowlet" else "packet"
         self.ways = Ways(way, rdma.ways.qps, rdma.ways.flowlet_gap, rdma.ways.ugal_bias)
         self.hops = hop_tables(stages)
@@ -224,6 +232,9 @@ class RdmaNetwork(Transport):
         self.largest_base = int(self.base.max(initial=lk.PS))
         carried = float(rates.max()) * self.largest_base / lk.PS
         self.bdp = max(1, round(carried / rdma.packet)) * rdma.packet
+        self.queues = Queues(
+            rdma.control, rdma.when_full, rdma.packet, self.bdp, rdma.buffer, rdma.kmin, rdma.kmax, rdma.pmax
+        )
         usual = {"swift": 100 * rdma.mtu, "hpcc": self.bdp, "ndp": self.bdp * 3 // 2}
         self.most = rdma.window or usual.get(rdma.control, self.bdp * 3 // 2)
         self.most = max(self.most, rdma.mtu)
@@ -249,35 +260,24 @@ class RdmaNetwork(Transport):
         """See `Transport.options`."""
         rdma = self.rdma
         fast = float(topology.bandwidth.max())
-        room = int(min(self.rooms(topology).min(), 1 << 40))
-        slowest = float(topology.bandwidth[topology.bandwidth > 0].min())
-        usual = 15_000 + 6 * room / slowest + self.largest_base / lk.PS
+        up = topology.bandwidth > 0
+        drained = np.minimum(self.queues.rooms(topology), 1 << 40)[up] / topology.bandwidth[up]
+        usual = 15_000 + 6 * float(drained.max()) + self.largest_base / lk.PS
         # Nothing is lost where queues pause.
         rto = 0 if rdma.when_full == "pause" else round((rdma.rto or usual) * lk.PS)
-        values = self._control(fast)
+        values = [*self._control(fast), self._least_credit(topology)]
         paths = hop_options(self.ways, self.stages[0].routing, self.hops)
-        marks = self.marks()
+        if self.choice == "permuted":
+            paths[1] = hl.DIGITS
         dcqcn = [1, *rdma.dcqcn.options()]
-        own = [rdma.mtu, rdma.header, *marks, rdma.seed, *dcqcn]
+        own = [rdma.mtu, rdma.header, *self.queues.marks, rdma.seed, *dcqcn]
         assert len(own) == pk.OPTION_WORDS
         return [
             *own, *paths, CONTROLS.index(rdma.control), FULL.index(rdma.when_full),
-            int(rdma.recovery == "go-back-n"), rdma.ack, SPREADS.index(rdma.choice), rdma.paths, self.slots, self.most,
+            int(rdma.recovery == "go-back-n"), rdma.ack, SPREADS.index(self.choice), rdma.paths, self.slots, self.most,
             rto, rdma.retries, 0 if rdma.choice in ("message", "flowlet") else self.largest_base, self.largest_base,
             *values,
         ]  # fmt: skip
-
-    def marks(self) -> list[int]:
-        """Return the options of marks: lowest, highest, most."""
-        rdma = self.rdma
-        low, high, most = rdma.kmin, rdma.kmax, rdma.pmax
-        if low is None and rdma.control in ("nscc", "rccc"):
-            low, high, most = self.bdp // 5, self.bdp * 4 // 5, 1.0
-        elif low is None and rdma.control == "dcqcn":
-            low, high = 5000, 200_000
-        if low is None:
-            return [-1, -1, 0]
-        return [low, low if high is None else high, round((0.01 if most is None else most) * pk.CERTAIN)]
 
     def _control(self, fast: float) -> list[int]:
         """Return the options from `target` on."""
@@ -305,17 +305,10 @@ class RdmaNetwork(Transport):
             round(0.15 * rdma.mtu * scale), round(4 * rdma.mtu * scale / 12), round(0.25 * scale * pk.ONE), quantum,
         ]  # fmt: skip
 
-    def rooms(self, topology: Topology) -> Ints:
-        """Return (links) bytes that fit the queue of each."""
-        rdma = self.rdma
-        usual: dict[str, int] = {"ndp": 8 * rdma.packet, "nscc": self.bdp, "rccc": self.bdp}
-        room = usual.get(rdma.control, 256 << 10)
-        if rdma.control in ("nscc", "rccc") and rdma.when_full == "drop":
-            room = 5 * self.bdp
-        if rdma.when_full == "pause":
-            room = UNBOUNDED
-        room = max(room, rdma.packet) if rdma.buffer is None else rdma.buffer
-        return np.where(topology.buffer < UNBOUNDED, topology.buffer, room).astype(np.int64)
+    def _least_credit(self, topology: Topology) -> int:
+        """Return the least share of its link (of ONE) for which a receiver grants credit, 0: it does not slow down."""
+        over = oversubscription(topology)
+        return round(max(0.8 / over, 0.01) * pk.ONE) if self.rdma.control == "rccc" and over > 1 else 0
 
     def tables(self, topology: Topology) -> list[Ints]:
         """See `Transport.tables`.
@@ -328,16 +321,14 @@ class RdmaNetwork(Transport):
             above = Packet(mtu=rdma.mtu, header=rdma.header, buffer=rdma.buffer).tables(topology)
         else:
             above = [np.zeros(0, np.int64), *(np.full(topology.links, lk.FOREVER) for _ in range(2))]
-            small = np.flatnonzero(self.rooms(topology) < rdma.packet)
+            room = self.queues.rooms(topology)
+            small = np.flatnonzero(room < rdma.packet)
             if len(small):
                 raise InputError(
                     f"{topology.called}: the queue of {topology.link_name(int(small[0]))} has room for "
-                    f"{self.rooms(topology)[small[0]]} bytes, expected at least a packet of {rdma.packet} bytes"
+                    f"{room[small[0]]} bytes, expected at least a packet of {rdma.packet} bytes"
                 )
-        owned = (topology.tail < topology.npus) & ~topology.forwards[topology.tail]
-        rooms = np.where(owned, lk.FOREVER, np.minimum(self.rooms(topology), lk.FOREVER >> 2))
-        pairs = np.stack([rooms, owned], axis=1).astype(np.int64)
-        return [*above, *self.hops, self.place, pairs.ravel()]
+        return [*above, *self.hops, self.place, self.queues.table(topology).ravel()]
 
     def state(self, topology: Topology) -> list[Ints]:
         """See `Transport.state`."""

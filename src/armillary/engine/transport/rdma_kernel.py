@@ -2,7 +2,7 @@
 
 Ports are those of `port_kernel`, ways those of `hop_kernel`. The NPU's own port takes packets of its connections in
 turn. Queues are in `rdma_port_kernel`, senders in `rdma_sender_kernel`, receivers in `rdma_receiver_kernel`; how fast a
-sender sends is in `control_kernel` and `nscc_kernel`, paths in `rdma_path_kernel`.
+sender sends is in `control_kernel` and the kernels of controls, paths in `rdma_path_kernel`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Oblivious: all in turn, each round in another order (by exclusive or); a packet 
 so it leaves a path that is slow or down. Bitmap: the same, without those that have a penalty: 1 for a mark, 4 for a
 loss, at most 15; a skip takes 1 off. REPS (Bonato et al., "REPS: recycled entropy packet spraying", 2024): the path of
 a packet that came through unmarked is used once more, of which 8 are kept; else a random one. Penalties and sizes as
-htsim has them.
+htsim has them. Permuted (NDP): no hash, but all shortest ways, each once per round.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from armillary.base.jit import inner, use
 from armillary.engine.transport import layout as lk
 from armillary.engine.transport import rdma_layout as rl
 
+count_ways = use("armillary.engine.transport.hop_kernel").count_ways
 mix = use("armillary.engine.transport.mark_kernel").mix
-flows, option, paths = accessors(rl.FLOW, rl.OPTION, rl.PATH)
+flows, links, option, paths = accessors(rl.FLOW, lk.LINK, rl.OPTION, rl.PATH)
 ON_MARK, ON_LOSS, WORST = 1, 4, 15
 
 
@@ -36,6 +37,8 @@ def next_path(table, net, flow, number):
         first = kept >> 4
         flows.set_recycled(net, flow, ((first + 1) % rl.KEPT) * 16 + many - 1)
         return paths.value(net, flow * count + first)
+    if choice == rl.PERMUTED:
+        return _permuted(table, net, flow, seed)
     path = 0
     for _ in range(count):
         turn = flows.turn(net, flow)
@@ -46,6 +49,25 @@ def next_path(table, net, flow, number):
             break
         paths.set_value(net, flow * count + path, penalty - 1)
     return path
+
+
+@inner
+def _permuted(table, net, flow, seed):
+    """Return the next of all ways of a connection: each once per round, in an order of the round's own."""
+    ways = flows.ways(net, flow)
+    if ways == 0:
+        ways = count_ways(table, net, links.head(table, flows.out(net, flow)), flows.goal(net, flow))
+        flows.set_ways(net, flow, ways)
+    most = 1
+    while most < ways:
+        most *= 2
+    while True:
+        turn = flows.turn(net, flow)
+        flows.set_turn(net, flow, turn + 1)
+        path = (turn & (most - 1)) ^ (mix(seed, turn // most) & (most - 1))
+        # An exclusive or permutes powers of two only: what is beyond the ways is left out.
+        if path < ways:
+            return path
 
 
 @inner

@@ -58,11 +58,11 @@ def leave(table, net, pool, queue, link, row, now):
     """Transmit a packet on a port that is free, and mark it by what waits behind it."""
     options = table[lk.T_OPTIONS]
     if packets.kind(pool, row) == rl.DATA:
-        lowest = option.lowest(table, options)
+        lowest = rooms.lowest(table, link)
         waits = depth(net, link)
         if lowest >= 0 and is_marked(
             lowest,
-            option.highest(table, options),
+            rooms.highest(table, link),
             option.most(table, options),
             option.seed(table, options),
             link,
@@ -143,6 +143,8 @@ def take(table, net, pool, queue, link, row, now):
             _swap(pool, row, last)
         dropped(net, link)
         packets.set_kind(pool, row, rl.HEADER)
+        # What the receiver asks of a header: whether its own link was the cause.
+        packets.set_mark(pool, row, rooms.last(table, link))
         packets.set_size(pool, row, option.ack(table, options))
         take_urgent(table, net, pool, queue, link, row, now)
         return

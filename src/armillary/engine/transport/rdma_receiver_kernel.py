@@ -22,6 +22,8 @@ use_kernel = use("armillary.engine.transport.use_kernel")
 link_row, duration = use_kernel.link_row, use_kernel.duration
 rdma_sender_kernel = use("armillary.engine.transport.rdma_sender_kernel")
 say, slot_of, by_credit = rdma_sender_kernel.say, rdma_sender_kernel.slot_of, rdma_sender_kernel.by_credit
+credit_rate_kernel = use("armillary.engine.transport.credit_rate_kernel")
+count, adapt, granted = credit_rate_kernel.count, credit_rate_kernel.adapt, credit_rate_kernel.granted
 notifies = use("armillary.engine.transport.dcqcn_kernel").notifies
 flows, messages, option, packets = accessors(rl.FLOW, rl.MESSAGE, rl.OPTION, rl.PACKET)
 slots, rows, pacers = accessors(rl.SLOT, lk.ROW, rl.PACER)
@@ -37,6 +39,7 @@ def received(table, net, pool, queue, row, now):
     if by_credit(table):
         lost = packets.payload(pool, row) if packets.kind(pool, row) == rl.HEADER else 0
         asked(table, net, queue, flow, packets.told(pool, row), lost, now)
+        count(table, net, flows.pacer(net, flow), packets.kind(pool, row), packets.mark(pool, row), now)
     if packets.kind(pool, row) == rl.HEADER:
         _answer(table, net, pool, queue, row, rl.NACK, number, path, 0, now)
         return
@@ -115,6 +118,7 @@ def pulls(table, net, pool, queue, pacer, now):
     pacers.set_first(net, pacer, flows.next_pull(net, flow))
     flows.set_pulling(net, flow, 0)
     options = table[lk.T_OPTIONS]
+    adapt(table, net, pacer, now)
     grant = min(flows.owed(net, flow), option.quantum(table, options))
     flows.add_owed(net, flow, -grant)
     row = say(table, net, pool, queue, flow, rl.PULL, 0, flows.expected(net, flow), False, now)
@@ -123,7 +127,7 @@ def pulls(table, net, pool, queue, pacer, now):
     # The last link of the way is the reverse of the one by which ACKs leave, and as fast.
     size = grant + -(-grant // mtu) * option.header(table, options)
     long = duration(table, link_row(table, net, flows.back(net, flow)), size)
-    pacers.set_free(net, pacer, now + long * pk.ONE // option.aim(table, options))
+    pacers.set_free(net, pacer, now + long * pk.ONE // granted(table, net, pacer))
     if flows.owed(net, flow) > 0:
         _pull_later(table, net, queue, flow, now)
     if pacers.first(net, pacer) > 0 and pacers.armed(net, pacer) == 0:

@@ -175,7 +175,10 @@ def _made(table, net, pool, flow, node, goal, path):
     packets.set_trail(pool, row, 0)
     packets.set_payload(pool, row, 0)
     options = table[lk.T_OPTIONS]
-    aim(table, net, pool, row, node, goal, mix(mix(mix(option.salt(table, options), node), goal), path))
+    tag = path
+    if option.choice(table, options) != rl.PERMUTED:
+        tag = mix(mix(mix(option.salt(table, options), node), goal), path)
+    aim(table, net, pool, row, node, goal, tag)
     return row
 
 

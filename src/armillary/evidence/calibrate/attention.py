@@ -30,6 +30,8 @@ COLUMNS = (
 # them.
 PREFILL = ("rate", "score", "tile", "context_launch", "memory", "sharp", "other")
 TRAINING = ("rate", "launch", "sharp", "backward_rate", "backward_other")
+LARGEST = 2**53
+"""Whole numbers below it are exact."""
 # Kernels that a fit looks at, taken evenly from the file.
 _MOST = 4000
 # Shares of a peak stay below it, and smoothing exponents bounded; other constants may grow 30-fold.
@@ -107,6 +109,15 @@ def prefills_of(path: Path, text: str) -> Kernels:
         raise InputError(
             f"{path}: expected numbers in {', '.join(COLUMNS[1:7] + COLUMNS[9:])}: {error}"
         ) from error
+    for name, values in number.items():
+        none_is_fine = name in ("window_size", "step")
+        wrong = ~((values >= 0 if none_is_fine else values > 0) & (values < LARGEST))
+        if wrong.any():
+            at = int(wrong.argmax())
+            expected = "of at least 0" if none_is_fine else "above 0"
+            raise InputError(
+                f"{path}:{rows[1 + at][0]}: {name}: got '{column[name][at]}', expected a number {expected}, below 2^53"
+            )
     queries, width = number["isl"], number["head_dim"]
     # `step` is what is in the cache already: queries attend to it as well.
     keys = queries + number["step"]

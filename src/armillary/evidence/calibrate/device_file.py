@@ -97,6 +97,7 @@ def whole_keys(gpu: Gpu, title: str) -> dict[str, Any]:
         "memory": memory | ({"capacity": f"{gpu.capacity} B"} if gpu.capacity else {}),
         "launch": _time(gpu.launch),
         "depth": gpu.depth,
+        "load": gpu.load,
         "tiles": _tiles(gpu),
         "gemm": {name: gemm_keys(fit) for name, fit in gpu.gemm.items()},
         "attention": {name: gemm_keys(fit) for name, fit in gpu.attention.items()},

@@ -22,7 +22,7 @@ from armillary.base.errors import ArmillaryError, InputError, nearest
 from armillary.base.packing import read_unpacked
 from armillary.base.reading import MOST_TEXT
 from armillary.compute.machine import machine_of
-from armillary.evidence.validate.start_scripts import Recipe
+from armillary.evidence.validate.start_scripts import BLACKWELL, Recipe
 from armillary.evidence.validate.table import Bar, Progress, Row, Suite, Table
 from armillary.serving.interval import interval
 from armillary.serving.load import load_requests
@@ -44,7 +44,10 @@ MODELS = {
     "Qwen3.5-397B-A17B": "qwen3.5-397b-a17b", "GLM-5": "glm-5", "GLM-5-FP8": "glm-5", "DeepSeek-V3.2": "deepseek-v3.2",
 }  # fmt: skip
 """Last part of ``model_path`` -> model. InferenceX's Llama 70B is 3.3, DeepSeek-V3 is R1: of the same shapes."""
-DEVICES = {"h100_sxm": "h100", "h200_sxm": "h200", "b200_sxm": "b200", "a100_sxm": "a100"}
+DEVICES = {
+    "h100_sxm": "h100", "h200_sxm": "h200", "b200_sxm": "b200", "a100_sxm": "a100", "b300_sxm": "b300",
+    "gb200_sxm": "gb200", "gb300_sxm": "gb300",
+}  # fmt: skip
 WARMED = "2026-01-21"
 """Day from which on InferenceX's client warms the server up."""
 BALANCE = 60
@@ -150,7 +153,7 @@ def _case(where: str, row: dict[str, str]) -> Case:
     elif not clients:
         left_out = "no number of clients"
     elif (backend == "trtllm" and device == "h200" and "measured=2026-01-14" in source) or (
-        device == "b200" and "Qwen3.5" in name and "measured=2026-03-20" in source and devices == 4
+        device in BLACKWELL and "Qwen3.5" in name and "measured=2026-03-20" in source and devices == 4
     ):
         left_out = "hidden drafts (MTP)"
     elif "h200_sxm/vllm/0.12.0" in source:
@@ -318,7 +321,8 @@ def _table(metric: Metric, paths: Iterable[Path], progress: Progress) -> Table:
         "Constants of kernels.yaml are fitted to kernels. Chosen after a look at these rows were what the front end "
         "takes (gpt-oss on vLLM with 4 clients), what a step of TensorRT-LLM holds, its fp8 GEMMs beside their "
         "tables, that MiniMax's norm of queries and keys is summed over devices, which devices fuse norms, whose table "
-        "experts take (int4, mxfp4, fp8 of blocks on B200), fp8 caches of Qwen3-32B, and which runs are left out.",
+        "experts take (int4, mxfp4, fp8 of blocks on B200), which version's latent attention TensorRT-LLM has, the low "
+        "tiles of Triton's experts, fp8 caches of Qwen3-32B, and which runs are left out.",
         *(f"Left out: {count} row{'s' * (count > 1)}, {why}." for why, count in aside.most_common()),
     )
     title = {

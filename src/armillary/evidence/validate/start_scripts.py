@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+BLACKWELL = ("b200", "b300", "gb200", "gb300")
+"""Devices whose start scripts choose as that of B200."""
 BLOCKED = ("deepseek-v3", "glm-5", "minimax-m2.5", "qwen3-235b-a22b", "qwen3.5-397b-a17b")
 """Models whose fp8 checkpoints have a scale for each 128 x 128 weights."""
 LATER = {
@@ -39,12 +41,15 @@ class Recipe:
     day: str
 
     @property
+    def hopper(self) -> bool:
+        """Whether its script is one for devices before Blackwell."""
+        return self.device not in BLACKWELL
+
+    @property
     def later(self) -> bool:
         """Whether it is a script of vLLM for B200 with large graphs, a cache in fp8, and steps of two prompts."""
         from_day = LATER.get((self.model, self.precision))
-        return (
-            self.device == "b200" and self.backend == "vllm" and from_day is not None and self.day >= from_day
-        )
+        return not self.hopper and self.backend == "vllm" and from_day is not None and self.day >= from_day
 
     @property
     def graphs(self) -> int:
@@ -66,7 +71,13 @@ class Recipe:
             found["precision"] = self.precision
         if found["precision"] == "fp8" and self.model in BLOCKED:
             found["scales"] = "block"
-        hopper = self.device != "b200"
+        hopper = self.hopper
+        # MiniMax's script switches FlashInfer's and DeepGEMM's experts off; TensorRT-LLM's were DeepGEMM's until 1.2.
+        block = not hopper and found.get("scales") == "block"
+        if block and (self.backend, self.model) == ("vllm", "minimax-m2.5"):
+            found["expert_kernels"] = "triton"
+        elif block and self.backend == "trtllm" and self.day < "2026":
+            found["expert_kernels"] = "deepgemm"
         cached = {
             "deepseek-v3": not hopper or self.backend == "trtllm",
             "gpt-oss-120b": not hopper,
@@ -104,7 +115,7 @@ class Recipe:
 
     def memory(self, isl: int) -> float | None:
         """Return the share of the memory, as the engine takes it; None: its default."""
-        hopper = self.device != "b200"
+        hopper = self.hopper
         if self.backend == "trtllm":
             if self.model == "deepseek-v3":
                 return 0.75 if hopper or (self.devices == 4 and isl > 1024) else 0.8
@@ -130,7 +141,7 @@ class Recipe:
 
     def poll(self, clients: int) -> int:
         """Return steps between looks for new requests, which scripts of SGLang for B200 say."""
-        if (self.backend, self.device) != ("sglang", "b200") or self.model == "glm-5":
+        if self.backend != "sglang" or self.hopper or self.model == "glm-5":
             return 1
         few = (self.model, self.precision, self.devices) == ("deepseek-v3", "fp8", 4)
         return 10 if clients < 16 or few else 30

@@ -17,6 +17,7 @@ from armillary.report.page.blocks import Block, bars, table
 from armillary.report.page.blocks import headline as answer
 from armillary.report.page.shown import Shown
 from armillary.report.page.tracks import tracks_beside
+from armillary.report.table import Table
 from armillary.report.time_breakdown import TITLES
 
 # Already rows of the table of times, in ticks instead of seconds.
@@ -53,6 +54,22 @@ class Comparison(Shown):
             f"{term.name} {percent(term.change, self.terms.total.ns[0])}" for term in parts if term.change
         ]
         return f"{headline(self)}\n{sides}\n{', '.join(changed) or 'no part of the step changed'}"
+
+    @property
+    def breakdown(self) -> Table:
+        """A row for each part of the step, which add up to it: its time on each side in s, and the change."""
+        names = side_names(self)
+        return Table(
+            ("part", *names, "change"),
+            [
+                {
+                    "part": term.name,
+                    **{name: ns * 1e-9 for name, ns in zip(names, term.ns, strict=True)},
+                    "change": term.change * 1e-9,
+                }
+                for term in self.terms.parts
+            ],
+        )
 
     @property
     def title(self) -> str:

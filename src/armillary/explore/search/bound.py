@@ -38,6 +38,7 @@ from armillary.explore.search.timetable import Timetable, timetable
 from armillary.platform.model import Platform
 from armillary.trace.grid import RankGrid
 from armillary.workload.emit.template import piece
+from armillary.workload.layers.embedding import share_of
 from armillary.workload.layers.layer import Layer, Step
 from armillary.workload.layers.of_model import layers_of, variants
 from armillary.workload.models import Model
@@ -92,7 +93,7 @@ class StepBound:
         tied = 0
         if isinstance(model, Decoder) and model.tied and plan.parallel.pp > 1 and not plan.lora:
             # Elements of the embedding on each rank of the first and last stage, which reduce its gradient.
-            tied = -(-model.vocabulary // plan.parallel.tp) * model.hidden
+            tied = share_of(model.vocabulary, plan.parallel.tp) * model.hidden
         return max(
             _Pipeline(self, plan, grid, virtual, count, tied, column).end()
             for column in _columns(self.platform, model, plan, grid)

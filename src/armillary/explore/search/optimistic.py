@@ -70,8 +70,9 @@ class Optimist:
             return 0.0
         platform = study.platform
         named = platform.network_model.name
-        if platform.remote_memory.plugged or (named and named not in NETWORK_MODELS.built_in):
-            return 0.0  # what another package's models say may beat every bound of ours
+        own = named in NETWORK_MODELS.built_in and not platform.network_model.options
+        if platform.remote_memory.plugged or (named and not own):
+            return 0.0  # what another package's models, or rates given to loggops, say may beat every bound of ours
         if id(platform) not in self._machines:
             self._kept.append(platform)  # keeps its id from being reused
             self._machines[id(platform)] = StepBound(platform)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from armillary.base.document import Source
 from armillary.base.errors import InputError
@@ -24,9 +25,16 @@ from armillary.explore.training.software import Software, software_on, usual
 from armillary.explore.training.step import platform_of
 from armillary.explore.training.train import of_parts, plan_of, step_of
 from armillary.platform.files.preset import merged
+from armillary.report.memory_fit import Memory
 from armillary.report.page.blocks import Block, table
 from armillary.report.page.shown import Shown
+from armillary.report.table import Parts, Table
 from armillary.workload.models import Model, model_of
+
+if TYPE_CHECKING:
+    from armillary.engine.common.timeline import Timeline
+    from armillary.explore.what_if import Tried
+    from armillary.report.lower_bound import Bound
 
 Progress = Callable[[str, int, int], None]
 """Called with what is done, how many are done, and of how many."""
@@ -82,6 +90,53 @@ class Choice(Shown):
     def best(self) -> Prediction:
         """The fastest."""
         return self.plans[0]
+
+    @property
+    def step_time(self) -> float:
+        """Time of a step of the best plan, in s."""
+        return self.best.step_time
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Between which times, in s, 9 of 10 measured steps of the best plan are expected."""
+        return self.best.interval
+
+    @property
+    def breakdown(self) -> Parts:
+        """Part of a step of the best plan -> s, as of all results."""
+        return self.best.breakdown
+
+    @property
+    def mfu(self) -> float:
+        """Of the best plan, as of all results."""
+        return self.best.mfu
+
+    @property
+    def memory(self) -> Memory:
+        """Of the best plan, as of all results."""
+        return self.best.memory
+
+    @property
+    def bound(self) -> Bound:
+        """Of the best plan, as of all results."""
+        return self.best.bound
+
+    @property
+    def collectives(self) -> Table:
+        """Of the best plan, as of all results."""
+        return self.best.collectives
+
+    def timeline(self, *, whole: bool = False) -> Timeline:
+        """Return that of the best plan, as of all results."""
+        return self.best.timeline(whole=whole)
+
+    def plot(self, path: str | os.PathLike[str]) -> None:
+        """Draw the best plan, as of all results."""
+        self.best.plot(path)
+
+    def tried(self) -> list[Tried]:
+        """Return what changes of the best plan do, as of all results."""
+        return self.best.tried()
 
     def __repr__(self) -> str:
         """Return three lines: the best plan with its memory, and how many were tried."""

@@ -66,7 +66,8 @@ def completed(
     ruled_out: list[tuple[str, ...]] = []
     # Their gradients of weights follow on their own, so that no order within a backward pass is left to choose;
     # graphs of parameter servers have no such order either.
-    if schedule in DEFERRING or sharding == "parameter-server":
+    overlapped = _at(usual, ("parallel", "backward")) == "serial" and _at(given, ("parallel", "overlap"))
+    if schedule in DEFERRING or sharding == "parameter-server" or overlapped:
         ruled_out.append(("parallel", "backward"))
     if schedule == "pipedream":  # it updates after every microbatch, which only ddp can
         ruled_out.append(("data", "sharding"))

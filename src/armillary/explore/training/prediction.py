@@ -19,9 +19,11 @@ from armillary.explore.training.step import Step, extent, on_machine, simulated
 from armillary.explore.what_if import Tried
 from armillary.explore.what_if import changes as machine_changes
 from armillary.platform.files.preset import merged
+from armillary.report.memory_fit import Memory
 from armillary.report.page.blocks import Block, bars, changes, table, text
 from armillary.report.page.blocks import headline as answer
 from armillary.report.page.shown import Shown
+from armillary.report.table import Parts, Table
 from armillary.workload.plan.schema import Plan
 
 if TYPE_CHECKING:
@@ -30,28 +32,6 @@ if TYPE_CHECKING:
 
 MOST_TRIED = 400_000
 """Nodes of a simulated step up to which changes of plan and machine are simulated, which takes a minute."""
-
-
-@dataclass(frozen=True)
-class Memory:
-    """What the rank that needs most takes, in bytes.
-
-    Attributes:
-        peak_bytes: Allocated at the peak.
-        reserved_bytes: What the allocator then holds.
-        needed_bytes: The same with the context of the device and the buffers of NCCL: what must fit.
-        capacity_bytes: Of a device; None: not known.
-    """
-
-    peak_bytes: int
-    reserved_bytes: int
-    needed_bytes: int
-    capacity_bytes: int | None
-
-    @property
-    def fits(self) -> bool | None:
-        """Whether it fits; None: not known."""
-        return None if self.capacity_bytes is None else self.needed_bytes <= self.capacity_bytes
 
 
 @dataclass(frozen=True, repr=False)
@@ -114,9 +94,9 @@ class Prediction(Shown):
         return self.interval_s
 
     @property
-    def breakdown(self) -> dict[str, float]:
-        """Part of the step -> s, the largest first."""
-        return dict(sorted(self.parts.items(), key=lambda each: -each[1]))
+    def breakdown(self) -> Parts:
+        """Part of the step -> s, the largest first; a table, too."""
+        return Parts(dict(sorted(self.parts.items(), key=lambda each: -each[1])))
 
     @property
     def bound(self) -> Bound:
@@ -126,7 +106,7 @@ class Prediction(Shown):
         return bound(self.timeline())
 
     @property
-    def collectives(self) -> list[dict[str, Any]]:
+    def collectives(self) -> Table:
         """A row for each kind of collective of `timeline`: ``pandas.DataFrame(found.collectives)``."""
         from armillary.report.communication import collective_rows
 
@@ -251,7 +231,7 @@ def plan_text(plan: Plan) -> str:
     parts += [f"microbatch {plan.microbatch}", plan.data.sharding]
     parts += [] if plan.recompute == "none" else [f"{plan.recompute} recomputation"]
     if plan.checkpoint_every:
-        parts.append(f"a checkpoint every {plan.checkpoint_every:,} steps")
+        parts.append(f"a checkpoint every {plan.checkpoint_every:,} steps, beside which nothing runs")
     if plan.numbers.recipe:
         parts.append(f"{plan.numbers.compute} ({plan.numbers.recipe})")
     return ", ".join(parts)

@@ -51,7 +51,8 @@ def scaled(
     Args:
         source: A preset, which may be counted, or what a platform file holds.
         folder: Where the files that it consists of are written; it exists.
-        fabric: Factor of the bandwidth of all dimensions but the first, which joins the devices of a node.
+        fabric: Factor of the bandwidth of all dimensions but the first, which joins the devices of a node; of a graph,
+            of all links but those within hosts.
         peak: Factor of the peaks of the devices in every precision, at an unchanged memory.
 
     Raises:
@@ -87,6 +88,9 @@ def _yaml(held: Mapping[str, Any]) -> str:
 
 
 def _scale_network(base: Machine, keys: dict[str, Any], factor: float, files: dict[str, str]) -> None:
+    if keys.get("topology"):
+        keys["topology"] = _scaled_graph(base.name, keys["topology"], factor)
+        return
     network = keys.get("network")
     inner = base.platform.collectives.fit.inner if base.platform.collectives.fit else 1
     if not isinstance(network, list) or len(network) <= inner:
@@ -100,6 +104,23 @@ def _scale_network(base: Machine, keys: dict[str, Any], factor: float, files: di
     file = f"{choice.name}-fabric-{factor:g}x.yaml"
     files[file] = text_of(fit, f"{choice.name} with {factor:g} times the bandwidth between nodes")
     keys["collectives"] = {**keys["collectives"], "fit": file}
+
+
+_RATES = ("bandwidth", "uplink", "local_bandwidth", "global_bandwidth")
+"""Bandwidths of a graph outside of hosts and dies."""
+
+
+def _scaled_graph(name: str, graph: Mapping[str, Any], factor: float) -> dict[str, Any]:
+    """Return a graph with faster links: those outside of hosts where it has hosts, else all."""
+    held = deepcopy(dict(graph))
+    if "file" in held:
+        raise InputError(f"fabric: the graph of machine {name} is a file of its own, expected factor 1")
+    # Of nested dimensions the first joins the devices of a node.
+    for each in (held, *held.get("links", ()), *held.get("network", ())[1:]):
+        for key in _RATES:
+            if each.get(key) is not None:
+                each[key] = f"{parse_bandwidth(each[key]) * factor:g} GB/s"
+    return held
 
 
 def _scale_peaks(base: Machine, keys: dict[str, Any], factor: float, files: dict[str, str]) -> None:

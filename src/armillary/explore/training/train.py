@@ -20,12 +20,14 @@ from armillary.explore.training.defaults import chosen, completed, unchosen, wit
 from armillary.explore.training.interval import interval_of
 from armillary.explore.training.parts import parts_of
 from armillary.explore.training.plan_keys import PlanError, nested
-from armillary.explore.training.prediction import Memory, Prediction
+from armillary.explore.training.prediction import Prediction
 from armillary.explore.training.software import Software, software_on, usual
 from armillary.explore.training.step import Step, checkpoint, seconds
 from armillary.platform.fields import first_problem
+from armillary.report.memory_fit import Memory
 from armillary.workload import models
 from armillary.workload.generate import memory_of, model_flops
+from armillary.workload.layers.embedding import ROWS, share_of
 from armillary.workload.models import Model, model_of
 from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.effects import widened, without_effect
@@ -198,6 +200,10 @@ def _assumed(model: Model, plan: Plan, machine: Machine, software: Software) -> 
         found.append(
             f"no step of a model of kind {model.kind} was measured: what {software.name} adds, and the interval, are "
             "those of decoders"
+        )
+    elif (rows := share_of(model.vocabulary, plan.parallel.tp)) % ROWS and machine.device:
+        found.append(
+            f"the vocabulary is not padded: GEMMs of {rows:,} rows on a rank are slower than of a multiple of {ROWS}"
         )
     if software.fitted.constants == Constants():
         where = machine.device or "this machine"

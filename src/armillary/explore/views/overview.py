@@ -163,7 +163,7 @@ def _scatters(part: Figure, columns: Columns, lines: int) -> None:
     for row in grid:
         row[0].set_ylabel(objective.title, fontsize=9)
     part.suptitle(
-        f"{objective.title.capitalize()} by axis: red best, black median of a value",
+        f"{objective.title.capitalize()} by axis: orange best, black median of a value",
         fontsize=10,
         x=0.012,
         ha="left",

@@ -149,6 +149,6 @@ def read_system(source: Source) -> Document:
             value = int(value) if math.isfinite(value) and value == int(value) else value
         if key not in _GONE:
             data[key] = value
-        # The same lines in a syntax whose places are known, so that errors name them.
-        lines.append(f"{json.dumps(key)}: {json.dumps(value)}" if key not in _GONE else "")
-    return Document(str(path), data, path, "\n".join(lines), "yaml")
+        # The same lines in a syntax whose places are known, so that errors name them. Keys of YAML have an end.
+        lines.append(f"{json.dumps(key)}: {json.dumps(value)}," if key not in _GONE else "")
+    return Document(str(path), data, path, "{" + "\n".join(lines) + "}", "json")

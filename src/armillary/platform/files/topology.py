@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from armillary.base import units
 from armillary.base.csv_text import CsvRows
 from armillary.base.document import Document, read_document, read_text
 from armillary.base.errors import InputError, nearest, one_of
-from armillary.base.hints import KeyPath, show
+from armillary.base.hints import KeyPath, key_text, show
 from armillary.base.xml_text import check_xml
 from armillary.platform.topology.graph import UNBOUNDED, Topology
 from armillary.platform.topology.wiring import Wiring
@@ -80,8 +81,14 @@ def listed(document: Document, at: KeyPath, data: Mapping[str, Any], name: str) 
     links = data["links"]
     if not isinstance(links, list) or not all(isinstance(link, dict) for link in links):
         document.reject((*at, "links"), links, "a list of mappings")
+
+    def place(position: int) -> str:
+        here = (*at, "links", position)
+        # What is in no file has no lines.
+        return document.where(here) if document.path else f"{document.name}: {key_text(here)}"
+
     for position, link in enumerate(links):
-        _known(link, document.where((*at, "links", position)))
+        _known(link, place(position))
     npus, forward = data.get("npus"), data.get("forward", False)
     # Equal names would be two ranks of one NPU.
     if npus is not None and (not isinstance(npus, list) or len(set(map(str, npus))) != len(npus)):
@@ -89,7 +96,7 @@ def listed(document: Document, at: KeyPath, data: Mapping[str, Any], name: str) 
     if not isinstance(forward, bool):
         document.reject((*at, "forward"), forward, "true or false")
     # A generator: positions are looked up only for the rows that are read.
-    rows = ((document.where((*at, "links", position)), link) for position, link in enumerate(links))
+    rows = ((place(position), link) for position, link in enumerate(links))
     return edges(name, _edges(rows), npus=npus and [str(name) for name in npus], forward=forward)
 
 
@@ -148,6 +155,11 @@ def from_networkx(graph: networkx.Graph, name: str = "graph", *, forward: bool =
     """
     # Nodes without the attribute are switches, or NPUs by name if no node has it.
     ranks = {str(node): data["npu"] for node, data in graph.nodes(data=True) if data.get("npu") is not None}
+    for node, rank in ranks.items():
+        if not isinstance(rank, Integral):
+            raise InputError(
+                f"{name}: node '{node}': npu: got {show(rank)}, expected its rank, a whole number"
+            )
     if ranks and sorted(ranks.values()) != list(range(len(ranks))):
         raise InputError(
             f"{name}: got NPU ranks {show(sorted(ranks.values()))}, expected 0 to {len(ranks) - 1}"

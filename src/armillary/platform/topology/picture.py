@@ -42,11 +42,14 @@ def check_picture(path: str | os.PathLike[str]) -> None:
 
 
 _STYLE = f"""
-body {{ font: 14px system-ui, sans-serif; margin: 2em; color: #222 }}
+body {{ font: 14px system-ui, sans-serif; margin: clamp(0.7em, 3vw, 2em); color: #222 }}
+h1 {{ font-size: 1.4em; overflow-wrap: anywhere }}
 main {{ display: flex; flex-wrap: wrap; gap: 2em }}
-figure {{ margin: 0; max-width: {_SIZE}px }} figcaption {{ text-align: center }}
+figure {{ margin: 0; max-width: min({_SIZE}px, 100%) }} figcaption {{ text-align: center }}
+svg {{ max-width: 100%; height: auto }}
 text {{ text-anchor: middle; dominant-baseline: central; pointer-events: none }}
-path {{ fill: none }} path:hover, circle:hover, rect:hover {{ stroke: #000 }}
+path {{ fill: none }} path:hover, circle:hover, rect:hover {{ stroke: currentColor }}
+@media (prefers-color-scheme: dark) {{ body {{ background: #14181c; color: #e8ecef; color-scheme: dark }} }}
 """
 
 
@@ -186,7 +189,9 @@ def _svg(panel: Panel, colours: dict[str, str]) -> str:
         if mark.label and (font or mark.sort not in _FILL):
             inside = len(mark.label) <= 4 or mark.sort == "row"
             left = ' style="text-anchor: start"' if mark.sort == "row" else ""
-            colour = "#fff" if inside and mark.sort in ("npu", "block") else "#000"
+            # Outside of marks, and as the name of a row, it stands on the page, which may be dark.
+            own = "#fff" if mark.sort in ("npu", "block") else "#000"
+            colour = own if inside and mark.sort in _FILL else "currentColor"
             parts.append(
                 f'<text{left} x="{x:.1f}" y="{y - (0 if inside else size):.1f}" font-size="{max(font, 8):.1f}" '
                 f'fill="{colour}">{html_text(mark.label)}</text>'

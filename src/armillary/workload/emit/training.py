@@ -206,7 +206,8 @@ class Stage:
             self.replicas.reduced = [self._summed_with_copy()]
         clips = self.plan.pipeline.schedule != "pipedream"
         self.updated = update(self.rank, self.plan, self.replicas, clips)
-        low = sum(layer.low for chunk in self.chunks for _, layer in chunk)
+        # Frozen weights are quantised once, before the first step.
+        low = 0 if self.plan.lora else sum(layer.low for chunk in self.chunks for _, layer in chunk)
         if moved := ceil(low * weight_traffic(self.plan)):
             self.rank.kernel("quantize weights", moved, [])
 

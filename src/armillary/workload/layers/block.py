@@ -193,7 +193,7 @@ def _in_order(parts: Iterable[tuple[str, Steps, Steps]], serial: bool) -> Steps:
             if after is None:
                 after = follows.get(step.name, ("",))
             named = [place for each in after for place in ([f"{name}.{each}"] if each else before)]
-            result.append(replace(step, name=f"{name}.{step.name}", after=tuple(dict.fromkeys(named))))
+            result.append(step.named(f"{name}.{step.name}", tuple(dict.fromkeys(named))))
         ends = [part[-1].name for part in (back, weight) if part]
         before = (*(() if back else before), *(f"{name}.{each}" for each in ends))
     return tuple(result)
@@ -255,5 +255,5 @@ def _chained(lists: Iterable[tuple[str, Steps]]) -> Steps:
             if after is not None:
                 # "" named the list's own input; in the joined list that is the last step of the block before.
                 after = tuple(dict.fromkeys(prefix + each if each else before for each in after))
-            result.append(replace(step, name=prefix + step.name, after=after))
+            result.append(step.named(prefix + step.name, after))
     return tuple(result)

@@ -1,6 +1,6 @@
 """The first and the last layer of a decoder; ranks of tp share their tables by rows of the vocabulary.
 
-A vocabulary that tp does not divide is rounded up to a multiple, with unused rows.
+A vocabulary that tp does not divide is rounded up with unused rows, as many as whole loads of GEMMs need.
 """
 
 from __future__ import annotations
@@ -17,11 +17,20 @@ from armillary.workload.plan.numbers import stored
 
 TOKEN, STATISTIC = 8, 4
 """Bytes of a token id, and of a sum over the vocabulary."""
+ROWS = 8
+"""Rows of a table that GEMMs in 16 bits read with whole loads, see `armillary.compute.gpu.gemm.UNALIGNED`."""
 
 
 def rows_of(shard: Shard, model: Decoder) -> int:
     """Return the rows of the vocabulary on one rank."""
-    return -(-model.vocabulary // shard.tp)
+    return share_of(model.vocabulary, shard.tp)
+
+
+def share_of(vocabulary: int, tp: int) -> int:
+    """Return the rows of a vocabulary on one of `tp` ranks."""
+    whole, rest = divmod(vocabulary, tp)
+    # Software that must pad pads to at least that: Megatron-LM to 128 rows on each rank.
+    return -(-(whole + 1) // ROWS) * ROWS if rest else whole
 
 
 def embedding(shard: Shard, model: Decoder) -> Layer:

@@ -70,6 +70,7 @@ def inside(measured: np.ndarray, predicted: np.ndarray, deviation: np.ndarray) -
     return float(np.mean(np.abs(np.log(measured / predicted)) < NORMAL * deviation))
 
 
+@pytest.mark.slow
 def test_nine_of_ten_times_that_were_not_observed_lie_inside(
     mine: Found, folder: Path, truth: known.Truth
 ) -> None:

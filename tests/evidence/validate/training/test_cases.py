@@ -29,9 +29,14 @@ def test_row_of_vtrain(tmp_path):
     path = write(tmp_path, "# a comment\n" + VTRAIN + "8,32,4,1024,16,24,1024,2,2,2,219.7\n")
     (case,) = vtrain.cases(path)
     assert case.measured == 219.7 and case.seconds() == pytest.approx(0.2197)
-    assert case.plan["parallel"] == {"tp": 2, "pp": 2, "dp": 2, "sequence": False}
-    assert case.plan["recompute"] == "full" and case.plan["attention"] == "unfused"
-    assert case.model.vocabulary == 50432  # 50257 up to a multiple of 128 x tp
+    assert case.plan["parallel"] == {"tp": 2, "pp": 2, "dp": 2, "sequence": False, "backward": "serial"}
+    assert case.plan["recompute"] == "none" and case.plan["attention"] == "unfused"
+    assert case.model.vocabulary == 50256  # 50257 // tp on each rank
+
+
+def test_many_nodes_of_vtrain_recompute_and_pad(tmp_path):
+    (case,) = vtrain.cases(write(tmp_path, VTRAIN + "16,32,4,1024,16,24,1024,2,4,2,219.7\n"))
+    assert case.plan["recompute"] == "full" and case.model.vocabulary == 50432  # up to a multiple of 128 x tp
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -167,12 +168,13 @@ def _case(path: Path, label: str, text: str, seconds: float, rate: float, total:
     if not total > 0:
         return _refused(label, seconds, "no tokens of a step (total_weights), from which the devices follow")
     each = rate * seconds
-    devices = round(total / each)
-    if devices < 1 or abs(devices * each / total - 1) > 0.003:
+    ratio = total / each if each else inf
+    devices = round(ratio) if ratio < inf else 0
+    if devices < 1 or abs(devices / ratio - 1) > 0.003:
         return _refused(
             label,
             seconds,
-            f"{total:.0f} tokens of a step over {each:.0f} of a device are {total / each:.2f} devices",
+            f"{total:.0f} tokens of a step over {each:.0f} of a device are {ratio:.2f} devices",
         )
     if devices > MOST_DEVICES:
         return _refused(label, seconds, f"{devices:.3g} devices, expected at most {MOST_DEVICES:,}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from armillary.evidence.validate.training.case import Case, gpt, megatron_flops
-from armillary.evidence.validate.training.vtrain import MEGATRON
+from armillary.evidence.validate.training.vtrain import MEGATRON, SERIAL
 
 SOURCE = "https://arxiv.org/abs/2104.04473"
 VOCABULARY, SEQUENCE = 51200, 2048
@@ -64,7 +64,7 @@ def _case(row: Published, micro: int, virtual: int, changes: dict[str, Any] | No
         "batch": row.batch,
         "microbatch": micro,
         "sequence": SEQUENCE,
-        "parallel": {"tp": row.tp, "pp": row.pp, "sequence": False},
+        "parallel": {"tp": row.tp, "pp": row.pp, "sequence": False, **SERIAL},
         **(changes or {}),
     }
     if virtual > 1:

@@ -71,6 +71,6 @@ def count(path: Path, line: int, row: dict[str, str], column: str) -> int:
         InputError: it is none.
     """
     found = number(path, line, row, column)
-    if found != int(found):
-        raise InputError(f"{path}:{line}: {column}: got '{row[column]}', expected a whole number")
+    if found != int(found) or found >= 2**53:
+        raise InputError(f"{path}:{line}: {column}: got '{row[column]}', expected a whole number below 2^53")
     return int(found)
