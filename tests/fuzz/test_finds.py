@@ -65,6 +65,7 @@ FINDS = {
     ),
     "half a GPU": ("nccl-csv", fuzz_seeds.NCCL_CSV.replace("\n8,", "\n0.5,")),
     "a sequence without end": ("measured-csv", fuzz_seeds.MPT.replace(",2048,", f",{'9' * 200},")),
+    "a shape of no numbers": ("captured", json.dumps(fuzz_seeds.CAPTURED).replace("[[[", '[[[{"a": 1}, ')),
     "a step without end": ("measured-log", fuzz_seeds.MAXTEXT.replace("1048576", "9" * 400)),
     "tokens without end": ("prefills", fuzz_seeds.PREFILLS.replace("x,1", "x,inf").replace(",1", ",inf")),
     "a rank that is a text": (

@@ -294,6 +294,8 @@ def _of_kind(content: dict[str, Any]) -> Kind:
         side: tuple((tuple(shape), str(dtype)) for shape, dtype in content[side])
         for side in ("inputs", "outputs")
     }
+    if not all(type(each) is int for shapes in tensors.values() for shape, _ in shapes for each in shape):
+        raise ValueError("a tensor whose sizes are no whole numbers")
     gemm = Gemm(*content["gemm"]) if "gemm" in content else None
     attention = Attention(*content["attention"]) if "attention" in content else None
     return Kind(**{**content, **tensors, "gemm": gemm, "attention": attention})

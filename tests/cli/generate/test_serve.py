@@ -33,7 +33,15 @@ def test_options_are_those_that_mean_something() -> None:
     sizes = {"ranks", "batch", "microbatch", "tp", "pp", "dp", "ep", "etp", "order", "stage-layers"}
     others = {"precision", "attention", "causal", "plan", "out", "machine", "efficiency", "allow-programs"}
     own = {f"{what}-precision" for what in ("weight", "embedding", "cache", "activation")}
-    assert names == serve | sizes | others | own | {"json", "timeline", "plot", "links", "save", "html", "brief"}
+    assert names == serve | sizes | others | own | {
+        "json",
+        "timeline",
+        "plot",
+        "links",
+        "save",
+        "html",
+        "brief",
+    }
     assert len(list(leaves("both"))) == len(list(leaves("training"))) + len(serve | own)
 
 

@@ -228,7 +228,9 @@ def test_on_the_command_line(tmp_path: Path, answer: Callable[[Any], None]) -> N
 
 
 def test_options_are_of_other_packages_only() -> None:
-    with pytest.raises(InputError, match="options: expected only with a network model of another package"):
+    with pytest.raises(
+        InputError, match="options: expected only with loggops, or a network model of another"
+    ):
         NetworkChoice("flow", {"rate": 3})
     with pytest.raises(InputError, match=r"name: got 'flwo', expected one of .*did you mean 'flow'"):
         NetworkChoice("flwo")

@@ -139,7 +139,8 @@ class Store(Stored):
 
     def _is_new(self) -> bool:
         # Not a database: `_problem` says so.
-        with suppress(sqlite3.DatabaseError):
+        # A message about a damaged layout may hold bytes of the file that are no text.
+        with suppress(sqlite3.DatabaseError, UnicodeDecodeError):
             return not self._base.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         return False
 
