@@ -39,7 +39,7 @@ MAY = {
     "base/kernel_files.py": "the user's own cache, if its seal is whole", "base/patience.py": "the user's own cache",
     "base/pictures.py": OURS, "base/spans.py": "the compiler's own modules",
     "capture/checkpoints.py": "an installed package, by name",
-    "capture/cluster.py": SENT, "capture/launch.py": SENT,
+    "capture/cluster.py": SENT, "capture/forks.py": SENT, "capture/launch.py": SENT,
     "capture/library.py": "compiles our own source", "capture/script.py": "the script of the command line",
     "base/allowed.py": "/proc", "base/reading.py": "the one place",
     "base/packing.py": "the one place", "base/json_text.py": "the one place",
