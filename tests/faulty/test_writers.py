@@ -293,7 +293,7 @@ GIVEN = {
     "evidence/replay/worker.py: np.savez",
 }
 TEMPORARY = {
-    "capture/launch.py: printed(self._mail, rank).open",
+    "capture/forks.py: printed.open",
     "convert/collect.py: self._parts[0].touch",
     "convert/collect_script.py: (Path(options['folder']) / f'{REFUSED}{rank}').write_text",
     "evidence/replay/run.py: (folder / 'stop').touch",
