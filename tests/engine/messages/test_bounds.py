@@ -23,7 +23,7 @@ from .programs import in_switches, programs
 MODELS = ("analytical", "congestion", "flow", "packet")
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(
     st.one_of(programs(), in_switches()), st.sampled_from(["fair", "fifo", "lifo", "priority"]),
     st.sampled_from([1, 2, 8]), st.sampled_from(["baseline", "themis"]),

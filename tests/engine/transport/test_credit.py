@@ -63,7 +63,7 @@ def routed(topology: Topology, way: str) -> Routing:
     return DimensionOrder(topology) if topology.dimensions else Shortest(topology)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_equals_the_reference_flit_by_flit(data):
     make = data.draw(

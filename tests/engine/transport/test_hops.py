@@ -59,13 +59,13 @@ def moved(options: Packet, routing: Routing, messages: list[Any], mode: Mode) ->
     return offer(options, routing, source, target, size, begin, key=key, mode=mode)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(cases())
 def test_the_reference_agrees(case: tuple[Packet, Shortest, list[Any]]) -> None:
     WayReference(*case).check(moved(*case, "interpreted"))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(cases())
 def test_the_reference_agrees_with_compiled(case: tuple[Packet, Shortest, list[Any]]) -> None:
     WayReference(*case).check(moved(*case, "compiled"))

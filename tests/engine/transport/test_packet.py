@@ -110,13 +110,13 @@ def compare(options: Packet, routing: Routing, messages: list[Offer], mode: Mode
     assert all(most <= buffer[link] for link, most in reference.most_held.items()), "a buffer overflowed"
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(cases())
 def test_the_reference_agrees(case: tuple[Packet, Routing, list[Offer]]) -> None:
     compare(*case, "interpreted")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(cases())
 def test_the_reference_agrees_with_compiled(case: tuple[Packet, Routing, list[Offer]]) -> None:
     compare(*case, "compiled")

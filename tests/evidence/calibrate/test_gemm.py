@@ -29,6 +29,7 @@ def truth() -> Gpu:
     return dataclasses.replace(base, gemm={**base.gemm, "bf16": fit})
 
 
+@pytest.mark.slow
 def test_constants_are_found_again(truth: Gpu, tmp_path: Path) -> None:
     measured = Measured(grid(), predicted_ns(truth, "bf16", grid()))
     base = load_gpu("h100-sxm")

@@ -35,6 +35,7 @@ def times(operation, per_node, nodes, factor=1.0, fit="h200", sizes=range(12, 31
     ]
 
 
+@pytest.mark.slow
 def test_a_cluster_is_fitted_within_and_between_nodes():
     samples = [
         *times("all-reduce", 8, 1, 1.3),

@@ -146,6 +146,7 @@ def test_clusters_are_of_1024_nodes_and_vary() -> None:
     assert simulate(base, other).total_ticks < simulate(base, cluster(BASE, CHOSEN)).total_ticks
 
 
+@pytest.mark.slow
 def test_where_nothing_fits_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comet_sweep, "FACTORS", (1.0,))
     for module in ("comet", "comet_figures"):

@@ -75,6 +75,7 @@ def test_what_is_impossible_says_why() -> None:
         armillary.plan("llama-2-7b", "8xa100")
 
 
+@pytest.mark.slow
 def test_what_is_named_is_kept_even_if_it_is_what_the_software_does_by_default() -> None:
     given = {"batch": 8, "sequence": 512}
     found = choose.plan("llama-3-8b", "dgx-h100", **given, data={"sharding": "zero-1"})
