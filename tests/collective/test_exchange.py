@@ -106,7 +106,7 @@ def test_no_schedule_moves_less_than_the_bound_counts(case: tuple[Routing, int],
     nodes = np.arange(routing.ranks) // node
     far = nodes[:, None] != nodes
     for schedule in SCHEDULES.values():
-        moved = sum(schedule(routing, node)) * size
+        moved = np.sum(schedule(routing, node), axis=0) * size
         busy = [moved.sum(0).max() / 2, moved.sum(1).max() / 2]
         for axis in (0, 1):
             of_ranks = (moved * far).sum(axis)

@@ -266,9 +266,12 @@ def _kernels(model: Decoder, machine: Machine, wanted: Wanted, tp: int) -> Kerne
         if value not in known:
             raise InputError(f"{name} {value}: expected {one_of(known)}{nearest(value, known)}")
     own, routed, all_of = model.experts, None, tp * wanted.dp
-    if own is None and (wanted.experts or wanted.ep > 1 or wanted.counts or wanted.expert_kernels):
-        name = "experts" if wanted.experts else "ep" if wanted.ep > 1 else "expert-counts"
-        name = name if not wanted.expert_kernels else "expert-kernels"
+    of_experts = {
+        "experts": wanted.experts, "ep": wanted.ep > 1, "expert-counts": wanted.counts,
+        "expert-kernels": wanted.expert_kernels,
+    }  # fmt: skip
+    if own is None and any(of_experts.values()):
+        name = next(name for name, value in of_experts.items() if value)
         raise InputError(f"{name}: {model.name} has no experts, expected none")
     if own is not None:
         stored += " block" if stored == "fp8" and wanted.scales == "block" else ""

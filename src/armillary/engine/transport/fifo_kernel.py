@@ -18,6 +18,7 @@ from armillary.engine.transport import layout as lk
 queue_kernel = use("armillary.engine.transport.queue_kernel")
 push, pop, new_row, deliver = queue_kernel.push, queue_kernel.pop, queue_kernel.new_row, queue_kernel.deliver
 comes, reached = queue_kernel.comes, queue_kernel.reached
+stop, restart, restart_next = queue_kernel.stop, queue_kernel.restart, queue_kernel.restart_next
 use_kernel = use("armillary.engine.transport.use_kernel")
 link_row, duration, carried, waiting = (
     use_kernel.link_row,
@@ -26,7 +27,7 @@ link_row, duration, carried, waiting = (
     use_kernel.waiting,
 )
 free_at, links, messages, route_links = accessors(ff.FREE_AT, lk.LINK, ff.MESSAGE, lk.ROUTE_LINK)
-routes, rows, waiting_list = accessors(lk.ROUTE_FIRST, lk.ROW, ff.WAITING)
+routes, rows = accessors(lk.ROUTE_FIRST, lk.ROW)
 
 
 @inner
@@ -51,21 +52,7 @@ def inject(table, net, pool, queue, cookie, route, size, key, now):
 @inner
 def change(table, net, pool, queue, now):
     """The network is in another stage: what waits for links that were down may go on."""
-    row = waiting_list.first(net, 0)
-    if row > 0:
-        waiting_list.set_first(net, 0, 0)
-        push(net, queue, now, row * lk.CODES + ff.AGAIN)
-
-
-@inner
-def stay(net, pool, row):
-    """Let a message wait until links change."""
-    rows.set_next(pool, row, 0)
-    if waiting_list.first(net, 0) == 0:
-        waiting_list.set_first(net, 0, row)
-    else:
-        rows.set_next(pool, waiting_list.last(net, 0), row)
-    waiting_list.set_last(net, 0, row)
+    restart(net, queue, now, ff.AGAIN)
 
 
 @inner
@@ -81,14 +68,12 @@ def advance(table, net, pool, queue, limit):
         if what % lk.CODES == ff.ARRIVED:
             deliver(net, pool, row)
             continue
-        # One event for the list of all waiting: each releases the next. They keep their order, and the queue
-        # grows by one.
-        if what % lk.CODES == ff.AGAIN and rows.next(pool, row) > 0:
-            push(net, queue, now, rows.next(pool, row) * lk.CODES + ff.AGAIN)
+        if what % lk.CODES == ff.AGAIN:
+            restart_next(net, pool, queue, now, row, ff.AGAIN)
         link = route_links.link(table, messages.at(pool, row))
         at = link_row(table, net, link)
         if links.slow(table, at) == 0:
-            stay(net, pool, row)
+            stop(net, pool, row)
             continue
         free = free_at.time(net, link)
         start = max(now, free)

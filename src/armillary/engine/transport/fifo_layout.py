@@ -18,7 +18,3 @@ HEAD, ARRIVED, AGAIN = range(3)
 NET = Layout("state of congestion", lk.NET)
 FREE_AT = NET.rows("FREE_AT", "links", "A link.")
 FREE_AT.column("time", "when all messages that came so far have left", "ps")
-WAITING = NET.rows("WAITING", "1", "Messages that wait for a link that is down.")
-WAITING.column("first", "the first, 0: none")
-WAITING.column("last", "the last")
-WAIT = NET.places["WAITING"]

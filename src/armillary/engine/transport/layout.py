@@ -56,6 +56,8 @@ N_POOL_ROOM = NET.scalar("words that may be in use before an event")
 N_QUEUE_ROOM = NET.scalar("events that may be in the queue before one")
 N_DELIVERED = NET.scalar("list of the messages that have arrived, 0: none")
 N_DELIVERED_LAST = NET.scalar("the last of them")
+N_STOPPED = NET.scalar("list of the messages that wait for a link that is down, 0: none")
+N_STOPPED_LAST = NET.scalar("the last of them")
 N_IN_FLIGHT = NET.scalar("messages in flight")
 N_BIN_BITS = NET.scalar("a bin is ``1 << this`` ps wide: times are shifted to it, not divided")
 # Halved pairwise when they widen: a power of two.

@@ -70,15 +70,12 @@ class LogGops(Transport):
 
     def state(self, topology: Topology) -> list[Ints]:
         """See `Transport.state`."""
-        return [
-            np.zeros((topology.nodes + 2 * topology.links) * gl.BUSY.width, np.int64),
-            np.zeros(gl.STOPPED.width, np.int64),
-        ]
+        return [np.zeros((topology.nodes + 2 * topology.links) * gl.BUSY.width, np.int64)]
 
     def blocked(self, net: Ints, pool: Ints, table: Ints, topology: Topology) -> list[int]:
         """See `Transport.blocked`."""
         found: set[int] = set()
-        row = int(net[net[gl.NET.places["STOPPED"]]])
+        row = int(net[lk.N_STOPPED])
         route_at = gl.MESSAGE.declared["route"].offset
         while row:
             route = int(pool[row + route_at])

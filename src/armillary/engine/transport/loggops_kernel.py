@@ -20,10 +20,11 @@ from armillary.engine.transport import loggops_layout as gl
 queue_kernel = use("armillary.engine.transport.queue_kernel")
 push, pop, new_row, deliver = queue_kernel.push, queue_kernel.pop, queue_kernel.new_row, queue_kernel.deliver
 comes, reached = queue_kernel.comes, queue_kernel.reached
+stop, restart, restart_next = queue_kernel.stop, queue_kernel.restart, queue_kernel.restart_next
 use_kernel = use("armillary.engine.transport.use_kernel")
 link_row, duration, carried = use_kernel.link_row, use_kernel.duration, use_kernel.carried
 busy, links, messages, option = accessors(gl.BUSY, lk.LINK, gl.MESSAGE, gl.OPTION)
-route_links, routes, rows, stopped = accessors(lk.ROUTE_LINK, lk.ROUTE_FIRST, lk.ROW, gl.STOPPED)
+route_links, routes, rows = accessors(lk.ROUTE_LINK, lk.ROUTE_FIRST, lk.ROW)
 
 
 @inner
@@ -46,20 +47,7 @@ def inject(table, net, pool, queue, cookie, route, size, key, now):
 @inner
 def change(table, net, pool, queue, now):
     """The network is in another stage: what waits for links that were down may go on."""
-    row = stopped.first(net, 0)
-    if row > 0:
-        stopped.set_first(net, 0, 0)
-        push(net, queue, now, row * lk.CODES + gl.AGAIN)
-
-
-@inner
-def _stop(net, pool, row):
-    rows.set_next(pool, row, 0)
-    if stopped.first(net, 0) == 0:
-        stopped.set_first(net, 0, row)
-    else:
-        rows.set_next(pool, stopped.last(net, 0), row)
-    stopped.set_last(net, 0, row)
+    restart(net, queue, now, gl.AGAIN)
 
 
 @inner
@@ -162,7 +150,7 @@ def _leave(table, net, pool, queue, row, cpu, port, now):
     route = messages.route(pool, row)
     # In flight a message keeps the rate with which it left.
     if _slowest(table, net, route) < 0:
-        _stop(net, pool, row)
+        stop(net, pool, row)
         return
     options = table[lk.T_OPTIONS]
     rest = max(0, messages.size(pool, row) - 1)
@@ -213,9 +201,8 @@ def advance(table, net, pool, queue, limit):
         elif code == gl.WAKE:
             _wake(table, net, pool, queue, of, now)
         else:
-            # One event for all that were stopped: each releases the next, so that the queue grows by one.
-            if code == gl.AGAIN and rows.next(pool, of) > 0:
-                push(net, queue, now, rows.next(pool, of) * lk.CODES + gl.AGAIN)
+            if code == gl.AGAIN:
+                restart_next(net, pool, queue, now, of, gl.AGAIN)
             messages.set_step(pool, of, gl.ARRIVE if code == gl.ARRIVE else gl.POST)
             _try(table, net, pool, queue, of, False, now)
     return reached(net, queue, limit)

@@ -35,6 +35,3 @@ BUSY = NET.rows(
 BUSY.column("until", "when it is free", "ps")
 BUSY.column("line", "the first message that waits for it, 0: none")
 BUSY.column("line_last", "the last")
-STOPPED = NET.rows("STOPPED", "1", "Messages that wait for a link that is down.")
-STOPPED.column("first", "the first, 0: none")
-STOPPED.column("last", "the last")

@@ -101,16 +101,44 @@ def reached(net, queue, limit):
 
 
 @inner
+def _append(net, pool, first, last, row):
+    """Put a row at the end of the list whose ends are at `first` and `last` of `net`."""
+    rows.set_next(pool, row, 0)
+    if net[first] == 0:
+        net[first] = row
+    else:
+        rows.set_next(pool, net[last], row)
+    net[last] = row
+
+
+@inner
 def deliver(net, pool, row):
     """Put a message on the list of those that have arrived; its cookie stays in its row until it is taken."""
     # In the order of arrival, which is the order in which receivers see messages of one ps.
-    rows.set_next(pool, row, 0)
-    if net[lk.N_DELIVERED] == 0:
-        net[lk.N_DELIVERED] = row
-    else:
-        rows.set_next(pool, net[lk.N_DELIVERED_LAST], row)
-    net[lk.N_DELIVERED_LAST] = row
+    _append(net, pool, lk.N_DELIVERED, lk.N_DELIVERED_LAST, row)
     net[lk.N_IN_FLIGHT] -= 1
+
+
+@inner
+def stop(net, pool, row):
+    """Let a message wait until links change."""
+    _append(net, pool, lk.N_STOPPED, lk.N_STOPPED_LAST, row)
+
+
+@inner
+def restart(net, queue, now, code):
+    """The network is in another stage: what waits for links that were down tries again, by an event of `code`."""
+    row = net[lk.N_STOPPED]
+    if row > 0:
+        net[lk.N_STOPPED] = 0
+        push(net, queue, now, row * lk.CODES + code)
+
+
+@inner
+def restart_next(net, pool, queue, now, row, code):
+    """Let the message that was stopped behind `row` try again: each releases the next, so the queue grows by one."""
+    if rows.next(pool, row) > 0:
+        push(net, queue, now, rows.next(pool, row) * lk.CODES + code)
 
 
 @inner

@@ -28,7 +28,7 @@ from armillary.base.jit import Mode, is_checking
 from armillary.base.tables import at_least, before_table, room
 from armillary.engine.transport import layout as lk
 from armillary.engine.transport.deadlock import down_links
-from armillary.engine.transport.fifo_layout import M_AT, WAIT
+from armillary.engine.transport.fifo_layout import M_AT
 from armillary.engine.transport.network import Routes, Stage
 from armillary.platform.topology.graph import Topology
 
@@ -91,12 +91,12 @@ class Congestion(Transport):
 
     def state(self, topology: Topology) -> list[Ints]:
         """See `Transport.state`."""
-        return [np.zeros(topology.links, np.int64), np.zeros(2, np.int64)]
+        return [np.zeros(topology.links, np.int64)]
 
     def blocked(self, net: Ints, pool: Ints, table: Ints, topology: Topology) -> list[int]:
         """See `Transport.blocked`."""
         links = set()
-        row = int(net[net[WAIT]])
+        row = int(net[lk.N_STOPPED])
         while row:
             links.add(int(table[table[lk.T_ROUTE_LINK] + pool[row + M_AT]]))
             row = int(pool[row + lk.P_NEXT])
