@@ -136,7 +136,7 @@ class GridWorkload(PhysicalWorkload):
             np.array_equal(a.ticks, b.ticks) for a, b in zip(lowered, self._lowered, strict=True)
         ):
             # What knows views by identity finds them again.
-            for name in ("slot_numbers", "paced", "turns", "lines"):
+            for name in ("slot_numbers", "paced", "rows_of_graphs", "lines"):
                 setattr(found, name, getattr(self, name))
             return found
         of = {id(nodes.graph): nodes.ticks for nodes in lowered}
