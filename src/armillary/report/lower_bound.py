@@ -28,6 +28,7 @@ from armillary.collective.demand import SHORT
 from armillary.engine.common.timeline import KINDS, GraphTable, Timeline
 from armillary.report.communication import port_bandwidths
 from armillary.report.plain import nanoseconds
+from armillary.trace.columns import distinct_columns
 
 Ticks = NDArray[np.int64]
 SAFE = 1 - 1e-6
@@ -337,10 +338,10 @@ def quick_bound(timeline: Timeline) -> int:
         if len(nodes):
             # No paths: heads and tails are left out, which only lowers the bound.
             least = least_ticks(timeline, cls)[nodes]
-            _, stream = np.unique(table.stream[nodes], return_inverse=True)
+            stream = distinct_columns(table.stream[nodes][None])[1]
             most = max(most, float(np.bincount(stream, weights=least).max()))
         call = timeline.node_call[part]
-        np.add.at(times[cls], call[(call >= 0) & ran], 1)
+        times[cls] = np.bincount(call[(call >= 0) & ran], minlength=times.shape[1])
     ranks = np.bincount(timeline.rank_class, minlength=classes) / max(timeline.n_ranks, 1)
     tick, rates = float(timeline.info.get("tick_ns", 1)), port_bandwidths(timeline)
     for c, (dims, _) in enumerate(timeline.cuts):
