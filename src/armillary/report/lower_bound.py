@@ -333,11 +333,13 @@ def quick_bound(timeline: Timeline) -> int:
     times = np.zeros((classes, len(timeline.call_group)))
     for cls in range(classes):
         table, part = timeline.table(cls), slice(int(timeline.node_ptr[cls]), int(timeline.node_ptr[cls + 1]))
-        ran = timeline.spans(cls)[0] >= 0
+        start, end = timeline.spans(cls)
+        ran = start >= 0
         nodes = np.flatnonzero((table.kind == _COMPUTE) & ran)
         if len(nodes):
-            # No paths: heads and tails are left out, which only lowers the bound.
-            least = least_ticks(timeline, cls)[nodes]
+            # No paths: heads and tails are left out, which only lowers the bound. 0 is as in `least_ticks`.
+            least = timeline.node_least[part][nodes]
+            least = np.where(least == 0, (end - start)[nodes], least)
             stream = distinct_columns(table.stream[nodes][None])[1]
             most = max(most, float(np.bincount(stream, weights=least).max()))
         call = timeline.node_call[part]

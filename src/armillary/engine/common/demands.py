@@ -41,7 +41,7 @@ class Demands:
     _groups: dict[object, Group] = field(default_factory=dict)
     _grids: dict[object, Group] = field(default_factory=dict)
     _least: dict[tuple[int, str, int], int] = field(default_factory=dict)
-    _messages: dict[tuple[tuple[int, ...], int], int] = field(default_factory=dict)
+    _messages: dict[tuple[int, int, int], int] = field(default_factory=dict)
 
     @cached_property
     def anywhere(self) -> bool:
@@ -106,13 +106,14 @@ class Demands:
 
     def message(self, source: int, target: int, size: int) -> int:
         """Return the fewest ticks of a message between two NPUs that have the machine for themselves."""
-        key = network.path_between(self._dimensions, source, target), size
+        key = source, target, size
         if key not in self._messages:
             self._messages[key] = self._message(*key)
         return self._messages[key]
 
-    def _message(self, hops: tuple[int, ...], size: int) -> int:
+    def _message(self, source: int, target: int, size: int) -> int:
         latency = moving = 0.0
+        hops = network.path_between(self._dimensions, source, target)
         for d, hop, both in zip(self._dimensions, hops, ports(self.platform), strict=True):
             if hop:
                 # The two links that join a Ring of 2 are one.

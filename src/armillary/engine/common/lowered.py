@@ -147,8 +147,8 @@ class Simulated(ABC):
         """
         found = np.full(int(first[-1]), -1, np.int64)
         which = np.flatnonzero(self.is_collective & (self.item_position >= 0))
-        items = self.items[which]
-        found[first[items[:, self.layout.I_RANK]] + self.item_position[which]] = items[:, self.layout.I_PLAN]
+        rank, plan = self.items[which, self.layout.I_RANK], self.items[which, self.layout.I_PLAN]
+        found[first[rank] + self.item_position[which]] = plan
         return found
 
 
