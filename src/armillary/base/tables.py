@@ -22,6 +22,7 @@ import contextlib
 import mmap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -220,13 +221,20 @@ class Layout:
             rows = sizes.get(table.shape, 0)
             for name, column in zip(names, table.declared.values(), strict=False):
                 lengths[name] = rows * (column.many if table.apart else table.width)
-        begin = {name: np.full(lengths[name], value) for name, value in starts.items() if value}
-        return self.lay_out(lengths, {**begin, **filled}, mode)
+        begin = {name: value for name, value in starts.items() if value}
+        return self.lay_out(lengths, filled, mode, begin)
 
     def lay_out(
-        self, lengths: Mapping[str, int], filled: Mapping[str, Ints], mode: Mode
+        self,
+        lengths: Mapping[str, int],
+        filled: Mapping[str, Ints],
+        mode: Mode,
+        begin: Mapping[str, int] = MappingProxyType({}),
     ) -> tuple[Any, dict[str, slice]]:
-        """Lay out tables of these lengths, and filled ones of their own; the others are 0. See `state`."""
+        """Lay out tables of these lengths, and filled ones of their own; see `state`.
+
+        All values of the others are what `begin` says of their tables, else 0.
+        """
         at, where = self.head, {}
         for name, length in {**lengths, **{name: len(values) for name, values in filled.items()}}.items():
             at += len(before_table())
@@ -240,6 +248,8 @@ class Layout:
             state[self.places[name]] = span.start
             if name in filled:
                 state[span] = filled[name]
+            elif name in begin:
+                state[span] = begin[name]
         return (state if mode == "compiled" else state.tolist()), where
 
 

@@ -153,7 +153,9 @@ class Group:
 
     def _hops(self, d: int) -> Ints:
         dimension, places = self.dimensions[d], self.places[d]
-        here, there = places[:, None], places[None, :]
+        # From every place behind a switch, or joined with all others, it is as far to any other.
+        alike = dimension.topology in ("Switch", "FullyConnected")
+        here, there = places[: 1 if alike else None, None], places[None, :]
         far = TOPOLOGIES[dimension.topology].hops(here, there, dimension.size)
         return np.where(here == there, 0, far)
 

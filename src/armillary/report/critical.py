@@ -20,10 +20,9 @@ _COLLECTIVE, _SEND, _RECV = (KINDS.index(kind) for kind in ("collective", "send"
 
 def _needs_all(label: NDArray[np.str_]) -> NDArray[np.bool_]:
     """Return for each label whether its operation is in `NEEDS_ALL`."""
-    texts, code = np.unique(label, return_inverse=True)
-    known = np.array([text.partition("@")[0] in NEEDS_ALL for text in texts.tolist()], np.bool_)
-    found: NDArray[np.bool_] = known[code]
-    return found
+    texts = label.tolist()
+    known = {text: text.partition("@")[0] in NEEDS_ALL for text in set(texts)}
+    return np.array([known[text] for text in texts], np.bool_)
 
 
 class Late:
@@ -75,8 +74,9 @@ class Late:
         a receive waits until its send starts. Nodes for which this is unknown are left out.
         """
         start, end = self.timeline.spans(cls)
-        begun, needs_all = self.begun(cls), _needs_all(self.timeline.table(cls).label)
-        calls = np.flatnonzero((begun[0] >= 0) & needs_all)
+        begun = self.begun(cls)
+        calls = np.flatnonzero(begun[0] >= 0)
+        calls = calls[_needs_all(self.timeline.table(cls).label[calls])]
         nodes, until, who = np.concatenate(
             (np.stack((calls, *begun[:2, calls])), *self._receives(cls)), axis=1
         )

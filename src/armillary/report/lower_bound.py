@@ -28,6 +28,7 @@ from armillary.collective.demand import SHORT
 from armillary.engine.common.timeline import KINDS, GraphTable, Timeline
 from armillary.report.communication import port_bandwidths
 from armillary.report.plain import nanoseconds
+from armillary.trace.columns import distinct_columns
 
 Ticks = NDArray[np.int64]
 SAFE = 1 - 1e-6
@@ -332,15 +333,17 @@ def quick_bound(timeline: Timeline) -> int:
     times = np.zeros((classes, len(timeline.call_group)))
     for cls in range(classes):
         table, part = timeline.table(cls), slice(int(timeline.node_ptr[cls]), int(timeline.node_ptr[cls + 1]))
-        ran = timeline.spans(cls)[0] >= 0
+        start, end = timeline.spans(cls)
+        ran = start >= 0
         nodes = np.flatnonzero((table.kind == _COMPUTE) & ran)
         if len(nodes):
-            # No paths: heads and tails are left out, which only lowers the bound.
-            least = least_ticks(timeline, cls)[nodes]
-            _, stream = np.unique(table.stream[nodes], return_inverse=True)
+            # No paths: heads and tails are left out, which only lowers the bound. 0 is as in `least_ticks`.
+            least = timeline.node_least[part][nodes]
+            least = np.where(least == 0, (end - start)[nodes], least)
+            stream = distinct_columns(table.stream[nodes][None])[1]
             most = max(most, float(np.bincount(stream, weights=least).max()))
         call = timeline.node_call[part]
-        np.add.at(times[cls], call[(call >= 0) & ran], 1)
+        times[cls] = np.bincount(call[(call >= 0) & ran], minlength=times.shape[1])
     ranks = np.bincount(timeline.rank_class, minlength=classes) / max(timeline.n_ranks, 1)
     tick, rates = float(timeline.info.get("tick_ns", 1)), port_bandwidths(timeline)
     for c, (dims, _) in enumerate(timeline.cuts):

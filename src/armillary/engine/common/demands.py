@@ -41,6 +41,7 @@ class Demands:
     _groups: dict[object, Group] = field(default_factory=dict)
     _grids: dict[object, Group] = field(default_factory=dict)
     _least: dict[tuple[int, str, int], int] = field(default_factory=dict)
+    _messages: dict[tuple[int, int, int], int] = field(default_factory=dict)
 
     @cached_property
     def anywhere(self) -> bool:
@@ -105,6 +106,12 @@ class Demands:
 
     def message(self, source: int, target: int, size: int) -> int:
         """Return the fewest ticks of a message between two NPUs that have the machine for themselves."""
+        key = source, target, size
+        if key not in self._messages:
+            self._messages[key] = self._message(*key)
+        return self._messages[key]
+
+    def _message(self, source: int, target: int, size: int) -> int:
         latency = moving = 0.0
         hops = network.path_between(self._dimensions, source, target)
         for d, hop, both in zip(self._dimensions, hops, ports(self.platform), strict=True):

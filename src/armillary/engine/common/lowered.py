@@ -147,8 +147,8 @@ class Simulated(ABC):
         """
         found = np.full(int(first[-1]), -1, np.int64)
         which = np.flatnonzero(self.is_collective & (self.item_position >= 0))
-        items = self.items[which]
-        found[first[items[:, self.layout.I_RANK]] + self.item_position[which]] = items[:, self.layout.I_PLAN]
+        rank, plan = self.items[which, self.layout.I_RANK], self.items[which, self.layout.I_PLAN]
+        found[first[rank] + self.item_position[which]] = plan
         return found
 
 
@@ -176,8 +176,6 @@ def as_table(value: Any) -> Ints:
 class Tables:
     """Growing columns and running totals of the per-rank part of a program."""
 
-    nodes: list[Ints] = field(default_factory=list)
-    children: list[Ints] = field(default_factory=list)
     ranks: list[int] = field(default_factory=list)
     items: list[Ints] = field(default_factory=list)
     channels: list[int] = field(default_factory=list)
@@ -197,8 +195,9 @@ class Tables:
     pace_at: dict[int, int] = field(default_factory=dict)
     lowered: list[Nodes] = field(default_factory=list)
     """Keeps alive what `rows_at` and `pace_at` know by identity."""
+    shapes: list[Nodes] = field(default_factory=list)
+    """Of these the ones with rows of their own."""
     n_nodes: int = 0
-    n_children: int = 0
     n_paces: int = 0
     comm_ordinals: dict[int, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
     ordinal_at: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -217,17 +216,24 @@ class Tables:
             self.n_paces += len(nodes.ticks)
         if shape not in self.rows_at:
             self.rows_at[shape] = self.n_nodes
-            rows = np.empty((len(nodes.kind), lk.N_COLUMNS), np.int64)
+            self.shapes.append(nodes)
+            self.n_nodes += len(nodes.kind)
+        return self.rows_at[shape], self.pace_at[pace]
+
+    def rows_of_graphs(self) -> tuple[Ints, Ints]:
+        """Return the tables NODES and CHILDREN of all graphs that were added."""
+        found = np.empty((self.n_nodes, lk.N_COLUMNS), np.int64)
+        at = children = 0
+        for nodes in self.shapes:
+            rows = found[at : at + len(nodes.kind)]
             rows[:, lk.N_KIND], rows[:, lk.N_SLOT] = nodes.kind, nodes.slot
             rows[:, lk.N_ITEM], rows[:, lk.N_INDEGREE] = nodes.item, nodes.indegree
             # CSR pointers of one graph, shifted to its place in the table of all.
-            rows[:, lk.N_CHILD] = nodes.child_ptr[:-1] + self.n_children
+            rows[:, lk.N_CHILD] = nodes.child_ptr[:-1] + children
             rows[:, lk.N_CHILDREN] = np.diff(nodes.child_ptr)
-            self.nodes.append(rows)
-            self.children.append(nodes.children)
-            self.n_nodes += len(rows)
-            self.n_children += len(nodes.children)
-        return self.rows_at[shape], self.pace_at[pace]
+            at += len(rows)
+            children += len(nodes.children)
+        return found.ravel(), as_table([nodes.children for nodes in self.shapes])
 
     def ordinal(self, cls: int, comm: int) -> int:
         """Return the counter of the collectives of a class in a communicator."""

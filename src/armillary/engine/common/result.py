@@ -241,23 +241,22 @@ def _late(lowered: Simulated, run: Run, ptr: Ints, start: Ints) -> Ints:
     which = np.flatnonzero(lowered.is_collective & (lowered.item_position >= 0))
     if not len(which):
         return late
-    items = lowered.items[which]
-    node = ptr[items[:, layout.I_RANK]] + lowered.item_position[which]
+    node = ptr[lowered.items[which, layout.I_RANK]] + lowered.item_position[which]
+    comm = lowered.items[which, layout.I_COMM]
     # Those who meet nobody of another class wait for nobody.
     several = np.zeros(max(lowered.comm_ordinals, default=0) + 1, np.bool_)
     several[[number for number, members in lowered.comm_ordinals.items() if len(members) > 1]] = True
-    others = several[items[:, layout.I_COMM]]
+    others = several[comm]
     alone = node[~others]
     late[alone] = np.where(start[alone] >= 0, alone, -1)
-    which, items, node = which[others], items[others], node[others]
-    calls = np.stack([items[:, layout.I_COMM], run.table("ITEM_INSTANCE")[which]])
+    which, node = which[others], node[others]
+    calls = np.stack([comm[others], run.table("ITEM_INSTANCE")[which]])
     begun = start[node] >= 0
     node, calls = node[begun], calls[:, begun]
     _, call = distinct_columns(calls)
-    # Sorted by call, then by start: the last of each call is its latest member.
-    order = np.lexsort((start[node], call))
+    order = np.argsort(start[node], kind="stable")
     last = np.zeros(int(call.max(initial=-1)) + 1, np.int64)
-    last[call[order]] = node[order]  # of equal calls the last assignment stays
+    last[call[order]] = node[order]  # of equal calls the last assignment stays: that of the latest member
     found = last[call]
     late[node] = np.where(start[found] > start[node], found, node)
     return late
@@ -294,20 +293,15 @@ def _traffic(lowered: Simulated, run: Run, dimensions: int) -> NDArray[np.int64]
     """Return `Timeline.traffic` without a row for each phase: collectives of one plan send the same."""
     lk = lowered.layout
     at = np.flatnonzero(lowered.is_collective)
-    collective = lowered.items[at]
-    most = int(collective[:, lk.I_CHUNKS].max(initial=0)) + 1
-    kinds, one, kind = np.unique(
-        collective[:, lk.I_PLAN] * most + collective[:, lk.I_CHUNKS], return_index=True, return_inverse=True
-    )
+    one, kind = distinct_columns(np.stack([lowered.items[at, lk.I_PLAN], lowered.items[at, lk.I_CHUNKS]]))
+    kinds, classes = len(one), len(lowered.representatives)
     _, of_kind, _, _, _, first = _rows(lowered, run, at[one])
     table = _table(lowered)[first]
     retained = table[:, 0] != NO_NETWORK
-    each = sum_by_dimension(
-        of_kind[retained], table[retained, 0], table[retained, 2:], len(kinds), dimensions
-    )
+    each = sum_by_dimension(of_kind[retained], table[retained, 0], table[retained, 2:], kinds, dimensions)
     # (classes, kinds) times (kinds, dimensions, 2): no row per phase is ever made.
-    calls = np.zeros((len(lowered.representatives), len(kinds)), np.int64)
-    np.add.at(calls, (collective[:, lk.I_RANK], kind), 1)
+    calls = np.bincount(lowered.items[at, lk.I_RANK] * kinds + kind, minlength=classes * kinds)
+    calls = calls.reshape(classes, kinds)
     found: NDArray[np.int64] = np.einsum("ck,kds->cds", calls, each)
     return found
 

@@ -26,7 +26,7 @@ from armillary.engine.physical import layout as physical
 from armillary.engine.physical.chunk_routes import ChunkRoutes, plain_chunk_routes
 from armillary.engine.physical.lower import Build
 from armillary.engine.physical.phases import PhysicalPhase, split_at_once
-from armillary.engine.physical.plans import Channels, priorities
+from armillary.engine.physical.plans import Channels, fill_priorities
 from armillary.engine.physical.program import PhysicalProgram, Plan
 from armillary.engine.physical.workload import ListedWorkload
 from armillary.engine.transport.network import Stage
@@ -82,7 +82,7 @@ class MessageChannels(Channels):
             used = [(self.lines.port(int(self.classes[rank]), 0, reading), 1, 1)]
             number = self.add(("storage", *ends, size), (rank, rank), len(mine), used)
             items[mine, physical.I_CHANNEL], items[mine, physical.I_SERVICE] = number, service
-        items[which, physical.I_PRIORITY] = priorities(view, self.platform)[which]
+        fill_priorities(view, items, which, self.platform)
 
 
 def lower_messages(trace: Trace, platform: Platform, stages: Sequence[Stage]) -> MessageProgram:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from armillary.engine.common.lowered import Run, Simulated
 from armillary.engine.physical import layout as lk
+from armillary.trace.columns import distinct_columns
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -157,14 +158,12 @@ def _rows(tables: Mapping[str, Ints], name: str, columns: int) -> Ints:
 
 def _uses(rows: Ints, slot: Ints) -> tuple[_Uses, Ints]:
     """Return the uses of collectives, given their rows and slots, and which use each is."""
-    slots = int(slot.max(initial=0)) + 1
-    key = rows[:, lk.I_PLAN] * slots + slot
-    found = np.unique(key)
-    use = np.searchsorted(found, key)
-    first, last, rank = np.zeros((3, len(found)), np.int64)
+    first, use = distinct_columns(np.stack([rows[:, lk.I_PLAN], slot]))
+    last = np.zeros(len(first), np.int64)
     # Of equal places the last assignment stays, and nodes of a rank ascend.
-    first[use[::-1]], last[use], rank[use] = rows[::-1, lk.I_NODE], rows[:, lk.I_NODE], rows[:, lk.I_RANK]
-    return _Uses(found // slots, found % slots, rank, first, last), use
+    last[use] = rows[:, lk.I_NODE]
+    of = rows[first]
+    return _Uses(of[:, lk.I_PLAN], slot[first], of[:, lk.I_RANK], of[:, lk.I_NODE], last), use
 
 
 def _ordered(uses: _Uses, crosses: Mask, lone: Mask) -> tuple[Mask, Ints, Ints]:

@@ -136,7 +136,7 @@ class GridWorkload(PhysicalWorkload):
             np.array_equal(a.ticks, b.ticks) for a, b in zip(lowered, self._lowered, strict=True)
         ):
             # What knows views by identity finds them again.
-            for name in ("slot_numbers", "paced", "turns", "lines"):
+            for name in ("slot_numbers", "paced", "rows_of_graphs", "lines"):
                 setattr(found, name, getattr(self, name))
             return found
         of = {id(nodes.graph): nodes.ticks for nodes in lowered}
@@ -256,7 +256,7 @@ class GridWorkload(PhysicalWorkload):
             call = view.call.copy()
             for rows in splits.values():
                 call[[item for item, _ in rows.values()]] = -1
-            plain.append([view.calls[j] for j in np.unique(call[call >= 0]).tolist()])
+            plain.append([view.calls[j] for j in np.flatnonzero(np.bincount(call[call >= 0])).tolist()])
         return plain
 
     def _calls(self, axis_set: int, group: int, views: list[int]) -> list[CollectiveCall]:

@@ -112,11 +112,11 @@ class GridMessages:
         """Return the items of an item set by kind; none for -1."""
         if item_set not in self._items:
             v, routes = self.item_sets[item_set]
-            found: ItemSet = defaultdict(list)
-            for route in routes:
+            found: ItemSet = dict(self._by_route[v][routes[0]])
+            for route in routes[1:]:
                 for kind, items in self._by_route[v][route].items():
-                    found[kind] = sorted([*found[kind], *items])
-            self._items[item_set] = dict(found)
+                    found[kind] = sorted([*found.get(kind, ()), *items])
+            self._items[item_set] = found
         return self._items[item_set]
 
     def channel(self, channel: Channel) -> tuple[list[int], list[int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING
@@ -17,7 +18,14 @@ from armillary.engine.common.lowered import Tables, as_table
 from armillary.engine.common.network import Scale, bits, quotient_comms
 from armillary.engine.physical import layout as lk
 from armillary.engine.physical.nodes import COMPUTE, CPU, PhysicalNodes, slots_of
-from armillary.engine.physical.plans import Channels, Lines, Plans, fill_messages, fill_transfers, priorities
+from armillary.engine.physical.plans import (
+    Channels,
+    Lines,
+    Plans,
+    fill_messages,
+    fill_priorities,
+    fill_transfers,
+)
 from armillary.engine.physical.program import PhysicalProgram
 from armillary.engine.physical.workload import ListedWorkload, PhysicalWorkload
 from armillary.platform.kernels import Compute
@@ -176,8 +184,6 @@ class Build:
         self.plans = Plans(workload, self.lines, scale)
         self.channels = channels(workload, classes, self.tables, self.lines, scale)
         self.slot_ready: list[int] = []
-        self.turns: list[Ints] = []
-        """Rows of TURNS of each of `tables.nodes`."""
         self.chunk_flows = self.chosen = self.asking = self.batch_rows = 0
         """Numbers of chunk flows, of chunks that choose their route, of members that may wait for such a choice, and of
         rows of chunk batches."""
@@ -197,8 +203,7 @@ class Build:
         items[:, lk.I_ROW] = np.where(row < 0, ~row + tables.rows, row)
         tables.rows += self.batch_rows
         flat = {
-            "NODES": tables.nodes, "TURNS": self.turns, "CHILDREN": tables.children,
-            "PACES": tables.paces, "RANKS": tables.ranks, "ITEMS": items,
+            **self._rows_of_graphs(), "PACES": tables.paces, "RANKS": tables.ranks, "ITEMS": items,
             "PLANS": plans.rows, "PHASES": plans.phase_rows, "COMMS": comms, "RING_ENTRY": lines.entries,
             "LINE_ROWS": lines.rows, "LINES": lines.members, "LINE_PORTS": lines.ports,
             "PORTS": lines.port_rates(), "CHANNELS": channels, "CHUNKS": plans.chunk_rows,
@@ -231,6 +236,16 @@ class Build:
             warnings=[*found, *warnings],
         )
 
+    def _rows_of_graphs(self) -> dict[str, Ints]:
+        """Return the tables that follow from the graphs alone: those of the last machine, if it ran the same ones."""
+        tables, key = self.tables, tuple(self.tables.rows_at)
+        if self.workload.rows_of_graphs[0] != key:
+            nodes, children = tables.rows_of_graphs()
+            turns = as_table([turns_of(each.slot) for each in tables.shapes])
+            found = {"NODES": nodes, "TURNS": turns, "CHILDREN": children}
+            self.workload.rows_of_graphs = key, tables.shapes, found
+        return self.workload.rows_of_graphs[2]
+
     def _sizes(self) -> dict[str, int]:
         """Return the lengths that tables of the state follow from."""
         tables, lines = self.tables, self.lines
@@ -255,11 +270,6 @@ class Build:
         delay = ceil(self.platform.stragglers.get(rank, 0.0))
         slots = int(nodes.slot.max(initial=0)) + 1
         rows = tables.graph(nodes)
-        if len(self.turns) < len(tables.nodes):
-            known, key = self.workload.turns, (id(nodes.slot), id(nodes.children))
-            if key not in known:
-                known[key] = nodes, turns_of(nodes.slot)
-            self.turns.append(known[key][1])
         row = [*rows, count, tables.states, tables.n_items, slots, len(self.slot_ready), delay]
         tables.ranks += row
         # The ready heap of a slot has room for all its nodes, so it never grows.
@@ -282,20 +292,20 @@ class Build:
         if not which.size:
             return
         tables, slots = self.tables, view.slots()
-        of_call = np.zeros((len(view.calls), 5), np.int64)
+        of_call = np.zeros((len(view.calls), lk.I_COLUMNS), np.int64)
+        columns = [lk.I_PLAN, lk.I_COMM, lk.I_LOCAL, lk.I_CHUNKS, lk.I_ORDINAL, lk.I_RANK]
         per_call = np.zeros((2, len(view.calls)), np.int64)
         batches = np.zeros(len(view.calls), np.bool_)
         for j, call in enumerate(view.calls):
             comm = self.comm_at[(cls, slots[call.comm])]
             plan = self.plans.plan(comm, call)
             ordinal = tables.ordinal(cls, comm.number)
-            of_call[j] = plan.number, comm.number, comm.local[cls], plan.chunks, ordinal
+            of_call[j, columns] = plan.number, comm.number, comm.local[cls], plan.chunks, ordinal, cls
             per_call[:, j] = plan.chunks * len(plan.phases), plan.chunks if plan.chunk_routes.choices else 0
             batches[j] = plan.chunk_batch
-        # Per distinct call, then spread over the items by index: a graph repeats few calls many times.
+        # Per distinct call, then spread over the items by whole rows: a graph repeats few calls many times.
         own = view.call[which]
-        columns = [lk.I_PLAN, lk.I_COMM, lk.I_LOCAL, lk.I_CHUNKS, lk.I_ORDINAL]
-        items[which[:, None], columns] = of_call[own]
+        items[which] = of_call[own]
         rows, asking = per_call[:, own]
         # Rows of chunk batches are rarely written: they stand behind all others, so that these lie close together.
         batch = batches[own]
@@ -304,12 +314,13 @@ class Build:
         items[which, lk.I_ROW] = np.where(batch, ~(behind - rows), first - rows)
         tables.rows, self.batch_rows = int(first[-1]), int(behind[-1])
         self.asking += int(asking.sum())
-        items[which, lk.I_RANK] = cls
         items[which, lk.I_NODE] = view.nodes.items[which]
-        items[which, lk.I_PRIORITY] = priorities(view, self.platform)[which]
-        times = np.bincount(items[which, lk.I_COMM])
-        for number in np.flatnonzero(times).tolist():
-            tables.comm_times[number] = max(tables.comm_times[number], int(times[number]))
+        fill_priorities(view, items, which, self.platform)
+        times: dict[int, int] = defaultdict(int)
+        for number, count in zip(of_call[:, lk.I_COMM].tolist(), np.bincount(own).tolist(), strict=False):
+            times[number] += count
+        for number, count in times.items():
+            tables.comm_times[number] = max(tables.comm_times[number], count)
 
     def _comm_rows(self) -> list[int]:
         """Return the rows of communicators, and count their instances and chunk flows."""

@@ -360,14 +360,14 @@ class Plans:
         return found
 
 
-def priorities(view: View, platform: Platform) -> Ints:
-    """Return the place of each item under scheduling "priority": the highest comm_priority is first."""
+def fill_priorities(view: View, items: Ints, which: Ints, platform: Platform) -> None:
+    """Fill in the places of items under scheduling "priority": the highest comm_priority is first."""
     if platform.scheduling != "priority":
-        return np.zeros(len(view.call), np.int64)
+        return
     nodes = view.nodes
-    priority = nodes.graph.ints("comm_priority", 0)[nodes.order[nodes.items]]
+    priority = nodes.graph.ints("comm_priority", 0)[nodes.order[nodes.items[which]]]
     # The highest comm_priority is served first, the lowest place is. Unlike -x, ~x has no overflow.
-    return ~priority
+    items[which, lk.I_PRIORITY] = ~priority
 
 
 def fill_messages(view: View, items: Ints, rank: int, channels: Channels) -> None:
@@ -376,7 +376,7 @@ def fill_messages(view: View, items: Ints, rank: int, channels: Channels) -> Non
     if which.size:
         rows = np.array([channels.of(channel_at(view, item, rank)) for item in examples.tolist()], np.int64)
         items[which, lk.I_CHANNEL : lk.I_VOLUME + 1] = rows[kinds]
-        items[which, lk.I_PRIORITY] = priorities(view, channels.platform)[which]
+        fill_priorities(view, items, which, channels.platform)
 
 
 def fill_transfers(view: View, items: Ints, cls: int, channels: Channels) -> None:
@@ -394,4 +394,4 @@ def fill_transfers(view: View, items: Ints, cls: int, channels: Channels) -> Non
             size = int(view.size[item])
             fill = ceil(fill_ns(platform.remote_memory, size, store, platform.npus))
             items[item, lk.I_CHANNEL : lk.I_VOLUME + 1] = number, fill, channels.scale.volume(size)
-    items[which, lk.I_PRIORITY] = priorities(view, platform)[which]
+    fill_priorities(view, items, which, platform)

@@ -134,8 +134,8 @@ class PhysicalWorkload(ABC):
         """Nodes and views of `Paces`."""
         self.lines: tuple[Ints, dict[tuple[int, int], list[list[int]]]] = np.zeros(0, np.int64), {}
         """Classes of ranks, and the lines of `lines_of_classes`."""
-        self.turns: dict[tuple[int, int], tuple[Nodes, Ints]] = {}
-        """Rows of TURNS by the ``id`` of slots and children, with nodes that keep these alive."""
+        self.rows_of_graphs: tuple[tuple[object, ...], list[Nodes], dict[str, Ints]] = (), [], {}
+        """Tables that follow from graphs, by the ``id`` of these graphs' columns, with nodes that keep these alive."""
 
     @abstractmethod
     def view(self, rank: int) -> View:
