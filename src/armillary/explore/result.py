@@ -13,7 +13,7 @@ from armillary.platform.model import Platform
 from armillary.report.page.blocks import Block, changes
 from armillary.report.page.run import answer, details_of, reasons_of
 from armillary.report.page.shown import Shown
-from armillary.report.table import Parts, Table
+from armillary.report.table import Parts, ResultTable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,7 +90,7 @@ class Result(Shown):
         return bound(self.run)
 
     @property
-    def collectives(self) -> Table:
+    def collectives(self) -> ResultTable:
         """A row for each kind of collective of the slowest rank: ``pandas.DataFrame(result.collectives)``."""
         from armillary.report.communication import collective_rows
 

@@ -28,7 +28,7 @@ from armillary.platform.files.preset import merged
 from armillary.report.memory_fit import Memory
 from armillary.report.page.blocks import Block, table
 from armillary.report.page.shown import Shown
-from armillary.report.table import Parts, Table
+from armillary.report.table import Parts, ResultTable
 from armillary.workload.models import Model, model_of
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Choice(Shown):
         return self.best.bound
 
     @property
-    def collectives(self) -> Table:
+    def collectives(self) -> ResultTable:
         """Of the best plan, as of all results."""
         return self.best.collectives
 

@@ -23,7 +23,7 @@ from armillary.report.memory_fit import Memory
 from armillary.report.page.blocks import Block, bars, changes, table, text
 from armillary.report.page.blocks import headline as answer
 from armillary.report.page.shown import Shown
-from armillary.report.table import Parts, Table
+from armillary.report.table import Parts, ResultTable
 from armillary.workload.plan.schema import Plan
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Prediction(Shown):
         return bound(self.timeline())
 
     @property
-    def collectives(self) -> Table:
+    def collectives(self) -> ResultTable:
         """A row for each kind of collective of `timeline`: ``pandas.DataFrame(found.collectives)``."""
         from armillary.report.communication import collective_rows
 
