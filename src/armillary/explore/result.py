@@ -18,6 +18,8 @@ from armillary.report.table import Parts, ResultTable
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from matplotlib.figure import Figure
+
     from armillary.explore.what_if import Tried
     from armillary.platform.files.native import Study
     from armillary.report.lower_bound import Bound
@@ -100,15 +102,15 @@ class Result(Shown):
         """Return start and end of every node and every phase."""
         return self.run
 
-    def plot(self, path: str | os.PathLike[str]) -> None:
-        """Draw the breakdown into a .png, .svg or .pdf file.
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure | None:
+        """Draw the breakdown into a .png, .svg or .pdf file, or return matplotlib's figure.
 
         Raises:
             InputError: matplotlib is not installed, the suffix is another, or the file cannot be written.
         """
         from armillary.report.picture import breakdown_picture
 
-        breakdown_picture(self.run, path)
+        return breakdown_picture(self.run, path)
 
     def tried(self) -> list[Tried]:
         """Simulate changes of the machine, and return what each does to the time; none if the run is too large."""

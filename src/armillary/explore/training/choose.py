@@ -32,6 +32,8 @@ from armillary.report.table import Parts, ResultTable
 from armillary.workload.models import Model, model_of
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from armillary.engine.common.timeline import Timeline
     from armillary.explore.what_if import Tried
     from armillary.report.lower_bound import Bound
@@ -130,9 +132,9 @@ class Choice(Shown):
         """Return that of the best plan, as of all results."""
         return self.best.timeline(whole=whole)
 
-    def plot(self, path: str | os.PathLike[str]) -> None:
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure | None:
         """Draw the best plan, as of all results."""
-        self.best.plot(path)
+        return self.best.plot(path)
 
     def tried(self) -> list[Tried]:
         """Return what changes of the best plan do, as of all results."""

@@ -27,6 +27,8 @@ from armillary.report.table import Parts, ResultTable
 from armillary.workload.plan.schema import Plan
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from armillary.engine.common.timeline import Timeline
     from armillary.report.lower_bound import Bound
 
@@ -117,15 +119,15 @@ class Prediction(Shown):
         shown = self.step if whole else extent(self.step).first
         return simulated(shown, self.software.fitted.constants)
 
-    def plot(self, path: str | os.PathLike[str]) -> None:
-        """Draw the breakdown of `timeline` into a .png, .svg or .pdf file.
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure | None:
+        """Draw the breakdown of `timeline` into a .png, .svg or .pdf file, or return matplotlib's figure.
 
         Raises:
             InputError: matplotlib is not installed, the suffix is another, or the file cannot be written.
         """
         from armillary.report.picture import breakdown_picture
 
-        breakdown_picture(self.timeline(), path)
+        return breakdown_picture(self.timeline(), path)
 
     def tried(self) -> list[Tried]:
         """Simulate changes of plan and machine, and return what each does to the time, the best first.
