@@ -82,10 +82,6 @@ def test_does_rail_only_suit_me(page: Page) -> None:
         "/32 devices, a part of the 1,024 of/.test(document.querySelector('#drawn-said')?.textContent)"
     )
     assert "on 32 devices" in page.text("#headline") and not page.text("#approximate")
-    # All of it, by its levels.
-    page.set("#graph-hosts", "128")
-    page.until("/on 1,024 devices/.test(document.querySelector('#headline').textContent)")
-    assert page.text("#approximate").startswith("approximate: the graph of 1,024 devices")
     before = seconds(page.text("#headline"))
     page.set("#graph-bandwidth", "5 GB/s")
     assert seconds(page.text("#headline")) > before
@@ -100,3 +96,37 @@ def test_does_rail_only_suit_me(page: Page) -> None:
         share = changed(page.browser, "studio-graph", width, theme)
         assert share <= CHANGED_AT_MOST, f"{width}: {share:.1%} looks different"
     page.size(1280, 900)
+
+
+def test_does_a_rail_of_1024_devices_suit_me(page: Page) -> None:
+    page.open("model=llama-3-70b&machine=rail-only-h100&plan.batch=1024")
+    # All of it, by its levels: seconds where messages would take hours.
+    assert "on 1,024 devices" in page.text("#headline")
+    assert page.text("#approximate").startswith("approximate: the graph of 1,024 devices")
+    before = seconds(page.text("#headline"))
+    page.click("#drawn summary")
+    page.until("document.querySelector('#graph-bandwidth')")
+    page.set("#graph-bandwidth", "5 GB/s")
+    assert seconds(page.text("#headline")) > before and page.actions <= 3
+    # Of as many messages none is moved before somebody says so; who does can end it.
+    page.set("#graph-hosts", "4")
+    assert not page.text("#approximate")
+    page.set("#choice-graph", "levels")
+    assert page.text("#approximate").startswith("approximate: the graph of 32 devices")
+    assert "graph=levels" in page.browser.value("location.hash") and not page.problems()
+
+
+def test_what_takes_long_can_be_stopped(page: Page) -> None:
+    page.open("model=llama-3-70b&machine=rail-only-h100&plan.batch=1024")
+    before = page.text("#headline")
+    page.click("#drawn summary")
+    page.until("document.querySelector('#choice-graph')")
+    page.browser.value(
+        "(() => { const e = document.querySelector('#choice-graph'); e.value = 'messages';"
+        "e.dispatchEvent(new Event('change', {bubbles: true})) })()"
+    )
+    page.until("!document.querySelector('#stop').hidden")
+    assert page.text("#status").startswith("simulating")
+    page.click("#stop")
+    page.until("/^stopped/.test(document.querySelector('#status').textContent)")
+    assert page.text("#headline") == before and not page.problems()
