@@ -50,16 +50,43 @@ def running() -> Iterator[tuple[str, str, float]]:
         process.wait()
 
 
-def asked(host: str, token: str, plan: dict[str, Any]) -> float:
+def asked(host: str, token: str, plan: dict[str, Any], kind: str = "headline") -> float:
     """Return the seconds that an answer takes."""
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     connection = HTTPConnection(host, timeout=300)
     begun = time.perf_counter()
-    connection.request("POST", "/api/train", json.dumps({**QUESTION, "plan": plan}), headers)
+    body = {"questions": [{**QUESTION, "plan": plan}]} if kind == "ahead" else {**QUESTION, "plan": plan}
+    connection.request("POST", f"/api/{kind}", json.dumps(body), headers)
     response = connection.getresponse()
     response.read()
-    assert response.status == 200
+    assert response.status in (200, 202)
     return time.perf_counter() - begun
+
+
+SLIDERS: dict[str, list[dict[str, Any]]] = {
+    "tp, pp": [{"parallel": {"tp": tp, "pp": pp}} for tp in (4, 8) for pp in (4, 8, 16)],
+    "microbatch": [{"parallel": {"tp": 8, "pp": 8}, "microbatch": size} for size in (2, 4)],
+    "fabric": [{"parallel": {"tp": 8, "pp": 8}, "fabric": factor} for factor in (0.5, 2, 4)],
+    "batch": [{"parallel": {"tp": 8, "pp": 8}, "batch": batch} for batch in (4096, 8192)],
+}
+"""Sliders -> values that are new to a process that has answered others: some keys of a question, else of a plan."""
+
+
+def moves(model: str, machine: str) -> dict[str, float]:
+    """Return the seconds of CPU that a new value of each slider takes: of a clock a busy machine knows nothing."""
+    from armillary.studio.answers import headline
+
+    def seconds(given: dict[str, Any]) -> float:
+        of_machine = {key: given[key] for key in ("fabric",) if key in given}
+        plan = {"batch": 2048, **{key: value for key, value in given.items() if key not in of_machine}}
+        begun = time.process_time()
+        headline(
+            {**QUESTION, "model": model, "machine": machine, **of_machine, "plan": plan}, lambda told: None
+        )
+        return time.process_time() - begun
+
+    seconds({"parallel": {"tp": 2, "pp": 8}})
+    return {name: statistics.median(map(seconds, values)) for name, values in SLIDERS.items()}
 
 
 def first_paint(host: str, token: str) -> float:
@@ -114,8 +141,16 @@ def main() -> None:
             "s",
             1.0,
         )
+        # What the page does while the pointer is on a slider.
+        ahead = {"batch": 1024, "parallel": {"tp": 8, "pp": 16}}
+        asked(host, token, ahead, "ahead")
+        time.sleep(20)
+        say("value that was predicted ahead", asked(host, token, ahead), "s", 0.1)
         if any((Path(folder) / "chromium").exists() for folder in os.environ["PATH"].split(os.pathsep)):
             say("first paint", first_paint(host, token), "s", 1.0)
+    for model, machine in (("llama-3-70b", "64xdgx-h100"), ("llama-3-405b", "2048xdgx-h100")):
+        for name, seconds in moves(model, machine).items():
+            say(f"new {name}, {model} on {machine}, CPU", seconds, "s", 0.1)
     say("wheel growth", wheel_growth() / 1e6, "MB", 1.5)
 
 

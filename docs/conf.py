@@ -71,6 +71,3 @@ def _write_schema() -> None:
 
 
 _write_schema()
-
-# Two classes are called Table and two Memory; where only the short name stands, either page is a good start.
-suppress_warnings = ["ref.python"]

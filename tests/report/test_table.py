@@ -12,7 +12,7 @@ import pytest
 from armillary.report import arrow_stream
 from armillary.report.arrow_stream import _Array, _Schema, _Stream
 from armillary.report.memory_fit import Memory
-from armillary.report.table import Parts, Table
+from armillary.report.table import Parts, ResultTable
 
 COLUMNS = {
     "name": ["ä🙂", None, ""],
@@ -65,20 +65,20 @@ def value(kind: bytes, array: Any, row: int) -> Any:
 
 
 def test_arrow_reads_what_was_written_and_nothing_is_left() -> None:
-    table = Table(tuple(COLUMNS), ROWS)
+    table = ResultTable(tuple(COLUMNS), ROWS)
     for many in range(3):
         assert read(table) == COLUMNS, many
     # A stream that nobody takes goes with its capsule.
     table.__arrow_c_stream__()
-    assert read(Table(("a",), [])) == {"a": []}
-    long = Table(("a", "b"), [{"a": at, "b": str(at)} for at in range(20)])
+    assert read(ResultTable(("a",), [])) == {"a": []}
+    long = ResultTable(("a", "b"), [{"a": at, "b": str(at)} for at in range(20)])
     assert read(long) == {"a": [*range(20)], "b": [str(at) for at in range(20)]}
     gc.collect()
     assert not arrow_stream._held and not arrow_stream._streams
 
 
 def test_packages_take_a_table_as_it_is() -> None:
-    table, parts = Table(tuple(COLUMNS), ROWS), Parts({"compute": 1.5, "idle": 0.5})
+    table, parts = ResultTable(tuple(COLUMNS), ROWS), Parts({"compute": 1.5, "idle": 0.5})
     pandas = pytest.importorskip("pandas")
     assert pandas.DataFrame(table)["name"].tolist()[0] == "ä🙂"
     assert pandas.DataFrame(parts).set_index("part")["seconds"].to_dict() == {"compute": 1.5, "idle": 0.5}
@@ -88,23 +88,23 @@ def test_packages_take_a_table_as_it_is() -> None:
 def test_other_packages_take_it_where_they_are(package: str) -> None:
     library: Any = pytest.importorskip(package)
     made = library.table if package == "pyarrow" else library.DataFrame
-    for given in (Table(tuple(COLUMNS), ROWS), Parts({"compute": 1.5}), Memory(1, 2, 3, None)):
+    for given in (ResultTable(tuple(COLUMNS), ROWS), Parts({"compute": 1.5}), Memory(1, 2, 3, None)):
         found = made(given)
         rows = found.to_pylist() if package == "pyarrow" else found.to_dicts()
         assert rows == list(given)
 
 
 def test_a_table_is_rows_and_columns() -> None:
-    table = Table(tuple(COLUMNS), ROWS)
-    assert list(table) == ROWS == [table[at] for at in range(len(table))] and table[1:] == Table(
+    table = ResultTable(tuple(COLUMNS), ROWS)
+    assert list(table) == ROWS == [table[at] for at in range(len(table))] and table[1:] == ResultTable(
         table.columns, ROWS[1:]
     )
-    assert table["count"] == COLUMNS["count"] and table != Table(("a",), []) and table != ROWS
+    assert table["count"] == COLUMNS["count"] and table != ResultTable(("a",), []) and table != ROWS
     with pytest.raises(KeyError, match="there are name, count"):
         table["nmae"]
     table[0]["name"] = "other"
     assert table[0]["name"] == "ä🙂"
-    long = Table(("a<b", "n"), [{"a<b": "<i>", "n": at} for at in range(30)])
+    long = ResultTable(("a<b", "n"), [{"a<b": "<i>", "n": at} for at in range(30)])
     assert repr(long).splitlines()[-1] == "10 more" and "&lt;i&gt;" in long._repr_html_()
 
 

@@ -19,9 +19,40 @@ assert _SPEC and _SPEC.loader
 hostile_browser: Any = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(hostile_browser)
 _MINUTES = 5
+ALT, CTRL, SHIFT = 1, 2, 8
 PROGRAM = (
     "import sys; from armillary.cli import main; sys.argv = ['armillary', 'studio', '--port', '0']; main()"
 )
+
+
+SMALL = "model=llama-2-7b&machine=4xdgx-h100&plan.batch=64&plan.sequence=2048"
+CONTRAST = """(() => {
+  const channels = (text) => (text.match(/[\\d.]+/g) ?? []).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((c) => c / 255)
+    .map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = (e) => { for (; e; e = e.parentElement) { const c = channels(getComputedStyle(e).backgroundColor);
+    if (c.length === 3 || c[3] > 0) return c; } return [255, 255, 255]; };
+  const found = [];
+  for (const e of document.querySelectorAll('body *')) {
+    if (![...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim())) continue;
+    if (!e.getClientRects().length) continue;
+    if (e.disabled || e.tagName === 'OPTION') continue;
+    const a = light(channels(getComputedStyle(e).color)), b = light(behind(e));
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) found.push([e.tagName, e.id, e.textContent.slice(0, 30), ratio]);
+  }
+  return found;
+})()"""
+NAMELESS = """[...document.querySelectorAll('button, select, input, [role=tab], summary, progress')].filter((e) =>
+  e.getClientRects().length && !(e.textContent.trim() || e.getAttribute('aria-label') || e.labels?.length))
+  .map((e) => e.outerHTML)"""
+
+
+def seconds(headline: str) -> float:
+    found = re.match(r"Step (?:time )?([\d.]+) (ms|s|µs)", headline)
+    assert found, headline
+    return float(found[1]) * {"s": 1, "ms": 1e-3, "µs": 1e-6}[found[2]]
 
 
 @contextmanager

@@ -76,6 +76,7 @@ def test_a_step_is_that_of_the_command(
         changed(network=NETWORK),
         changed(network=NETWORK, fabric=2),
         {**own, "topology": GRAPH, "fabric": 2, "peak": 2},
+        {**own, "topology": GRAPH, "fabric": 2, "peak": 2, "graph": "levels"},
     ):
         found = client.post("/api/train", json=question).json()
         for name, text in found["files"].items():

@@ -39,7 +39,7 @@ def test_an_answer_that_takes_too_long_is_ended() -> None:
 
 def test_who_asks_the_same_waits_for_the_same() -> None:
     async def main() -> None:
-        answers = Answers(Desk(300))
+        answers = Answers(Desk(300), Desk(300))
         same = await asyncio.gather(*(answers.of("train", asked(64)) for _ in range(20)))
         assert len(set(same)) == 1
         # What was answered is there without a process.
@@ -54,9 +54,27 @@ def test_who_asks_the_same_waits_for_the_same() -> None:
     asyncio.run(main())
 
 
+def test_what_may_be_asked_next_is_there_when_it_is_asked() -> None:
+    async def main() -> None:
+        answers = Answers(Desk(300), Desk(300))
+        answers.ahead("headline", [asked(0), asked(64), asked(128)])
+        while answers.idle.busy or len(answers._kept) < 2:
+            await asyncio.sleep(0.01)
+        # The process that answers was never started.
+        found = json.loads(await answers.of("headline", asked(128)))
+        assert answers.desk._process is None and found["prediction"]["plan"]["batch"] == 128
+        whole = json.loads(await answers.of("train", asked(128)))["prediction"]
+        (more,) = {*whole.pop("assumptions")} - {*found["prediction"].pop("assumptions")}
+        assert whole == found["prediction"] and "it adds" in more
+        for each in (answers, answers.desk, answers.idle):
+            each.close()
+
+    asyncio.run(main())
+
+
 def test_who_goes_away_ends_an_answer_only_for_himself() -> None:
     async def main() -> None:
-        answers = Answers(Desk(300))
+        answers = Answers(Desk(300), Desk(300))
         one, other = (asyncio.ensure_future(answers.of("train", asked(128))) for _ in range(2))
         await asyncio.sleep(0.2)
         one.cancel()

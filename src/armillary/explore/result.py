@@ -13,10 +13,12 @@ from armillary.platform.model import Platform
 from armillary.report.page.blocks import Block, changes
 from armillary.report.page.run import answer, details_of, reasons_of
 from armillary.report.page.shown import Shown
-from armillary.report.table import Parts, Table
+from armillary.report.table import Parts, ResultTable
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from matplotlib.figure import Figure
 
     from armillary.explore.what_if import Tried
     from armillary.platform.files.native import Study
@@ -90,7 +92,7 @@ class Result(Shown):
         return bound(self.run)
 
     @property
-    def collectives(self) -> Table:
+    def collectives(self) -> ResultTable:
         """A row for each kind of collective of the slowest rank: ``pandas.DataFrame(result.collectives)``."""
         from armillary.report.communication import collective_rows
 
@@ -100,15 +102,15 @@ class Result(Shown):
         """Return start and end of every node and every phase."""
         return self.run
 
-    def plot(self, path: str | os.PathLike[str]) -> None:
-        """Draw the breakdown into a .png, .svg or .pdf file.
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure | None:
+        """Draw the breakdown into a .png, .svg or .pdf file, or return matplotlib's figure.
 
         Raises:
             InputError: matplotlib is not installed, the suffix is another, or the file cannot be written.
         """
         from armillary.report.picture import breakdown_picture
 
-        breakdown_picture(self.run, path)
+        return breakdown_picture(self.run, path)
 
     def tried(self) -> list[Tried]:
         """Simulate changes of the machine, and return what each does to the time; none if the run is too large."""

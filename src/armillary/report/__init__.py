@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from armillary.report.reasons import Reason, explain
     from armillary.report.serving import Bounds, ServingTimes, serving_times
     from armillary.report.summary import headline, print_summary
-    from armillary.report.table import Parts, Table
+    from armillary.report.table import Parts, ResultTable
     from armillary.report.time_breakdown import Breakdown, astra_exposed, breakdown, waited_for
 
 __all__ = [
@@ -40,9 +40,9 @@ __all__ = [
     "Part",
     "Parts",
     "Reason",
+    "ResultTable",
     "ServingTimes",
     "Step",
-    "Table",
     "astra_exposed",
     "bound",
     "bound_line",
@@ -91,7 +91,7 @@ __getattr__ = lazy(
         ".reasons": ("Reason", "explain"),
         ".serving": ("Bounds", "ServingTimes", "serving_times"),
         ".summary": ("headline", "print_summary"),
-        ".table": ("Parts", "Table"),
+        ".table": ("Parts", "ResultTable"),
         ".time_breakdown": ("Breakdown", "astra_exposed", "breakdown", "waited_for"),
     },
 )

@@ -18,7 +18,7 @@ from armillary.report.plain import nanoseconds, slowest
 from armillary.report.time_breakdown import Ticks, measure, union
 
 if TYPE_CHECKING:
-    from armillary.report.table import Table
+    from armillary.report.table import ResultTable
 
 _SHARED = frozenset(
     ("all-reduce", "all-gather", "reduce-scatter", "reduce-scatter-block", "all-to-all", "gather", "scatter")
@@ -174,10 +174,10 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def collective_rows(timeline: Timeline) -> Table:
+def collective_rows(timeline: Timeline) -> ResultTable:
     """Return the collectives of the slowest rank as rows: times in s, sizes in bytes, bandwidths in bytes a second."""
     # Late: a summary needs no table of this kind.
-    from armillary.report.table import Table
+    from armillary.report.table import ResultTable
 
     cls = slowest(timeline)
     second = float(nanoseconds(timeline, 1)) * 1e-9
@@ -193,7 +193,7 @@ def collective_rows(timeline: Timeline) -> Table:
         )
         for row in (() if cls is None else collectives(timeline, cls))
     ]  # fmt: skip
-    return Table(_COLUMNS, [dict(zip(_COLUMNS, row, strict=True)) for row in rows])
+    return ResultTable(_COLUMNS, [dict(zip(_COLUMNS, row, strict=True)) for row in rows])
 
 
 def dimensions(timeline: Timeline, cls: int) -> list[DimensionRow]:

@@ -69,6 +69,11 @@ class Bound:
     total: int
     """Ticks the run took."""
 
+    def __repr__(self) -> str:
+        """Return what bounds the run, and how close it came."""
+        share = "" if self.efficiency is None else f", efficiency {100 * self.efficiency:.1f} %"
+        return f"Bound({self.what or 'none'}: {self.ticks:,} of {self.total:,} ticks{share})"
+
     @property
     def ticks(self) -> int:
         """The largest of the bounds."""

@@ -19,6 +19,7 @@ from armillary.report.time_breakdown import KINDS_OF, PARTS, TITLES, breakdown, 
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 CLASSES_SHOWN = 12
 _BINS = 600
@@ -35,7 +36,7 @@ _NETWORK = "#009E73"
 _GREY = "#555555"
 
 
-def breakdown_picture(timeline: Timeline, path: str | os.PathLike[str]) -> None:
+def breakdown_picture(timeline: Timeline, path: str | os.PathLike[str] | None = None) -> Figure | None:
     """Draw the breakdown of the slowest classes, and what the slowest one does over time.
 
     The upper part has a bar per class. The lower part has a row for each kind of work and for each
@@ -43,12 +44,16 @@ def breakdown_picture(timeline: Timeline, path: str | os.PathLike[str]) -> None:
 
     Args:
         timeline: What to draw.
-        path: A .png, .svg or .pdf file, written complete or not at all.
+        path: A .png, .svg or .pdf file, written complete or not at all; None: no file.
+
+    Returns:
+        Without a path matplotlib's figure.
 
     Raises:
         InputError: matplotlib is not installed, the suffix is another, or the file cannot be written.
     """
-    check_picture(path)
+    if path is not None:
+        check_picture(path)
     order = np.argsort(-timeline.finish, kind="stable")[:CLASSES_SHOWN].tolist()
     rows = _activity(timeline, order[0]) if order else []
     bars_height, rows_height = 0.45 + 0.36 * max(len(order), 1), 0.55 + 0.42 * len(rows)
@@ -67,7 +72,10 @@ def breakdown_picture(timeline: Timeline, path: str | os.PathLike[str]) -> None:
             title += "; network dimensions: share of bandwidth in use"
         axes[1].set_title(title, fontsize=10, loc="left", color=_GREY)
     axes[-1].set_xlabel(f"time ({unit})")
+    if path is None:
+        return figure
     save_figure(figure, path)
+    return None
 
 
 def _draw_bars(axes: Axes, timeline: Timeline, order: list[int], scale: float) -> None:

@@ -11,7 +11,7 @@ SHOWN = 20
 """Rows that a table shows of itself."""
 
 
-class Table(Sequence[dict[str, Any]]):
+class ResultTable(Sequence[dict[str, Any]]):
     """Rows of the same columns; None is what is not known.
 
     ``pandas.DataFrame(table)``, ``polars.DataFrame(table)``, ``pyarrow.table(table)`` and DuckDB take it as it is.
@@ -25,7 +25,7 @@ class Table(Sequence[dict[str, Any]]):
     @overload
     def __getitem__(self, at: int) -> dict[str, Any]: ...
     @overload
-    def __getitem__(self, at: slice) -> Table: ...
+    def __getitem__(self, at: slice) -> ResultTable: ...
     @overload
     def __getitem__(self, at: str) -> Any: ...
     def __getitem__(self, at: int | slice | str) -> Any:
@@ -34,13 +34,13 @@ class Table(Sequence[dict[str, Any]]):
             if at not in self.columns:
                 raise KeyError(f"{at!r}: no such column; there are {', '.join(self.columns)}")
             return [row[at] for row in self._rows]
-        return dict(self._rows[at]) if isinstance(at, int) else Table(self.columns, self._rows[at])
+        return dict(self._rows[at]) if isinstance(at, int) else ResultTable(self.columns, self._rows[at])
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Table):
+        if not isinstance(other, ResultTable):
             return NotImplemented
         return self.columns == other.columns and self._rows == other._rows
 
@@ -74,7 +74,7 @@ class Table(Sequence[dict[str, Any]]):
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-class Parts(Table):
+class Parts(ResultTable):
     """A table of two columns, of which the first names the rows: what it holds is found by that name, too."""
 
     def __init__(self, values: Mapping[str, Any], columns: tuple[str, str] = ("part", "seconds")) -> None:

@@ -13,7 +13,7 @@ from armillary.report.page.blocks import Block, bars, table
 from armillary.report.page.blocks import headline as answer
 from armillary.report.page.blocks import lines as lines_of
 from armillary.report.page.shown import Shown
-from armillary.report.table import Parts, Table
+from armillary.report.table import Parts, ResultTable
 from armillary.serving.interval import RATIOS, ROWS, interval
 from armillary.serving.outcome import NS, WAITS, Floats, Outcome, Quantiles, quantiles
 from armillary.serving.rate import Found
@@ -77,12 +77,12 @@ class Serving(Shown):
         return Parts(dict(sorted(means.items(), key=lambda each: -each[1])))
 
     @property
-    def requests(self) -> Table:
+    def requests(self) -> ResultTable:
         """A row for each request: when it came, and its times, in s; those of one token have no ``tpot``."""
         found = [self.outcome.requests.arrival / NS, self.outcome.ttft, self.outcome.tpot, self.outcome.e2e]
         names = ("arrival", "ttft", "tpot", "e2e")
         rows = zip(*(np.asarray(each, dtype=float).tolist() for each in found), strict=True)
-        return Table(
+        return ResultTable(
             names,
             [
                 {name: None if math.isnan(value) else value for name, value in zip(names, row, strict=True)}

@@ -15,13 +15,15 @@ import yaml
 from armillary.base.files import make_folder
 from armillary.base.json_text import parse_json
 from armillary.base.text import on_one_line
+from armillary.explore.training import prediction
 from armillary.explore.training.parts import TITLES
-from armillary.explore.training.prediction import Prediction, headline, memory_text, plan_text
+from armillary.explore.training.prediction import Prediction
 from armillary.explore.training.scaled import Scaled, scaled
 from armillary.explore.training.show import prediction_json
 from armillary.explore.training.takeaway import study
-from armillary.explore.training.train import plan_of, predicted
+from armillary.explore.training.train import at_once, plan_of
 from armillary.studio.drawn import machine_with
+from armillary.studio.levels import APPROXIMATE, by_levels, takes_levels
 from armillary.studio.question import Question, command_line, model_file, preset_of, python, read_question
 from armillary.workload.models import Model
 
@@ -37,6 +39,8 @@ class Found:
     model: Model
     scaled: Scaled
     step: Prediction
+    whole: Callable[[], Prediction]
+    """Says what the software adds, too, for which the step is simulated again."""
 
 
 class Machines:
@@ -46,6 +50,7 @@ class Machines:
         self._folder = tempfile.TemporaryDirectory(prefix="armillary-studio-")
         self._count = 0
         self._kept: dict[tuple[str, float, float], Scaled] = {}
+        self._levels: dict[tuple[str, float], Mapping[str, Any]] = {}
 
     def asked(self, question: Question, fabric: float = 1.0, peak: float = 1.0) -> Scaled:
         """Return the machine of a question, with devices and networks as many times as fast as it asks for."""
@@ -55,7 +60,16 @@ class Machines:
             held = {"platform": {"preset": preset_of(question.machine), "network": [*question.network]}}
         elif question.topology:
             held = machine_with(preset_of(question.machine), question.topology)
-        return self.of(question.machine, question.fabric * fabric, question.peak * peak, held)
+        fabric, peak = question.fabric * fabric, question.peak * peak
+        found = self.of(question.machine, fabric, peak, held)
+        if found.machine.platform.topology is None or not takes_levels(question.graph, found.machine):
+            return found
+        # Levels are those of the graph with its factor; peaks change none of them.
+        graph = found if peak == 1.0 else self.of(question.machine, fabric, 1.0, held)
+        key = (json.dumps(held) if held else question.machine, fabric)
+        if key not in self._levels:
+            self._levels[key] = by_levels(graph.machine)
+        return self.of(question.machine, 1.0, peak, self._levels[key])
 
     def of(self, name: str, fabric: float, peak: float, held: Mapping[str, Any] | None = None) -> Scaled:
         """Return a machine, see `armillary.explore.training.scaled`; `held`: of a file instead of by its name."""
@@ -88,18 +102,28 @@ def _found(text: str) -> Found:
     machine = machines.asked(asked)
     # Of values that are of no type at all, too, the schema speaks first.
     plan_of({"batch": 1, **asked.plan}, machine.machine)
-    return Found(asked, model, machine, predicted(model, machine.machine, asked.plan, asked.software))
+    return Found(asked, model, machine, *at_once(model, machine.machine, asked.plan, asked.software))
+
+
+def headline(data: Mapping[str, Any], tell: Progress) -> dict[str, Any]:
+    """Return the answer of `train` but for what the software adds, in half its time."""
+    found = find(read_question(data))
+    return _answer(found, found.step)
 
 
 def train(data: Mapping[str, Any], tell: Progress) -> dict[str, Any]:
     """Return a predicted step: what ``armillary train --json`` writes, the same in words, and how to ask for it."""
     found = find(read_question(data))
-    step = found.step
+    return _answer(found, found.whole())
+
+
+def _answer(found: Found, step: Prediction) -> dict[str, Any]:
     return {
         "prediction": prediction_json(step),
-        "headline": headline(step),
-        "memory": memory_text(step),
-        "plan": plan_text(step.plan),
+        "headline": prediction.headline(step),
+        "approximate": next((each for each in step.assumptions if each.startswith(APPROXIMATE)), None),
+        "memory": prediction.memory_text(step),
+        "plan": prediction.plan_text(step.plan),
         "titles": TITLES,
         **take_away(found),
     }
@@ -118,7 +142,7 @@ def take_away(found: Found) -> dict[str, Any]:
     return {
         "command": command_line(asked, machine),
         "python": python(asked, machine),
-        "study": f"# {on_one_line(headline(found.step))}\n"
+        "study": f"# {on_one_line(prediction.headline(found.step))}\n"
         + yaml.safe_dump(held, sort_keys=False, width=110, allow_unicode=True),
         "files": dict(found.scaled.files),
     }

@@ -28,7 +28,7 @@ JOB_SECONDS = 900.0
 """That a job may take."""
 GIVEN_UP = 3.0
 """Seconds that an answer which nobody waits for any more may still take: then it is kept for the next who asks."""
-ASKED = ("train", "topology", "trace", "run", "timeline", "memory", "network")
+ASKED = ("headline", "train", "topology", "trace", "run", "timeline", "memory", "network")
 STATUS = {2: 422, 3: 422, 4: 503}
 """Exit code of a refusal -> status; of a fault of our own it is 500."""
 FIRST: Mapping[str, Any] = {
@@ -54,7 +54,7 @@ def studio(token: str, hosts: tuple[str, ...], *, warm: bool = True) -> App:
         warm: Whether it begins by answering what the page asks first.
     """
     desk, job_desk = Desk(SECONDS), Desk(JOB_SECONDS)
-    answers, jobs, uploads = Answers(desk), Jobs(job_desk), Uploads()
+    answers, jobs, uploads = Answers(desk, job_desk), Jobs(job_desk), Uploads()
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -64,7 +64,7 @@ def studio(token: str, hosts: tuple[str, ...], *, warm: bool = True) -> App:
         finally:
             if first:
                 first.cancel()
-            for each in (desk, job_desk, uploads):
+            for each in (answers, desk, job_desk, uploads):
                 each.close()
 
     async def asked(request: Request) -> Response:
@@ -72,6 +72,13 @@ def studio(token: str, hosts: tuple[str, ...], *, warm: bool = True) -> App:
         with suppress(asyncio.CancelledError):
             return await _until_gone(request, answers.of(kind, _question(await request.body(), uploads)))
         return Response(status_code=499)
+
+    async def ahead(request: Request) -> Response:
+        found = _question(await request.body(), uploads).get("questions")
+        if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+            raise InputError("questions: expected a list of questions")
+        answers.ahead("headline", found)
+        return Response(status_code=202)
 
     async def send(request: Request) -> Response:
         with suppress(ClientDisconnect):
@@ -110,6 +117,7 @@ def studio(token: str, hosts: tuple[str, ...], *, warm: bool = True) -> App:
     routes = [
         *(Route(path, _static(*each)) for path, each in STATIC.items()),
         *(Route(f"/api/{kind}", asked, methods=["POST"]) for kind in ASKED),
+        Route("/api/ahead", ahead, methods=["POST"]),
         Route("/api/catalogue", catalogue),
         Route(SENT, send, methods=["PUT"]),
         Route("/api/jobs", start, methods=["POST"]),
@@ -131,6 +139,7 @@ def studio(token: str, hosts: tuple[str, ...], *, warm: bool = True) -> App:
 async def _first(answers: Answers) -> None:
     with suppress(RefusedError, BusyError):
         await answers.of("catalogue", {})
+        await answers.of("headline", FIRST)
         await answers.of("train", FIRST)
 
 

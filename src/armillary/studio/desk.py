@@ -8,7 +8,7 @@ import multiprocessing
 import tempfile
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -24,6 +24,8 @@ MOST_MEMORY = 10_000_000_000
 """Bytes that the process may take; the simulator refuses what it expects to take more than 8 GB."""
 MOST_WAITING = 8
 """Questions that may wait."""
+MOST_AHEAD = 8
+"""Questions that are answered ahead: the other values of a slider, of which a hand reaches a few in a second."""
 MOST_KEPT = 64_000_000
 """Bytes of answers that are kept."""
 Tell = Callable[[dict[str, Any]], None]
@@ -56,6 +58,11 @@ class Desk:
         self._process: BaseProcess | None = None
         self._pipe: Connection | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is answered, or waits."""
+        return self._waiting > 0
 
     async def ask(self, kind: str, question: Mapping[str, Any], tell: Tell = lambda told: None) -> bytes:
         """Return the answer, as JSON; who is cancelled while it is made ends the process.
@@ -144,8 +151,16 @@ class Desk:
 class Answers:
     """Answers by their questions: who asks what is being answered waits for the same, what was answered is kept."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, desk: Desk, idle: Desk) -> None:
+        """Begin.
+
+        Args:
+            desk: Answers what is asked.
+            idle: Answers ahead, while it has nothing else to do.
+        """
+        self.desk, self.idle = desk, idle
+        self._next: list[tuple[str, Mapping[str, Any]]] = []
+        self._reading: asyncio.Task[None] | None = None
         self._kept: OrderedDict[str, bytes] = OrderedDict()
         self._size = 0
         self._made: dict[str, tuple[asyncio.Task[bytes], list[int]]] = {}
@@ -174,6 +189,28 @@ class Answers:
                     task.cancel()
         self._keep(key, text)
         return text
+
+    def ahead(self, kind: str, questions: Sequence[Mapping[str, Any]]) -> None:
+        """Answer what may be asked next, the likeliest first; what was to be answered ahead before no longer is."""
+        self._next = [(kind, each) for each in questions[:MOST_AHEAD]]
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.ensure_future(self._read_ahead())
+
+    async def _read_ahead(self) -> None:
+        # One begins only when the last has ended: who uses the process for something else waits for no more than that.
+        while self._next and not self.idle.busy:
+            kind, question = self._next.pop(0)
+            key = json.dumps([kind, question], sort_keys=True)
+            if key not in self._kept and key not in self._made:
+                # Whoever asks hears why.
+                with suppress(RefusedError, BusyError):
+                    self._keep(key, await self.idle.ask(kind, question))
+
+    def close(self) -> None:
+        """Answer nothing ahead any more."""
+        self._next = []
+        if self._reading:
+            self._reading.cancel()
 
     def _keep(self, key: str, text: bytes) -> None:
         if key not in self._kept:

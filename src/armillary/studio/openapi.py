@@ -35,6 +35,11 @@ _QUESTION = _object(
         "are refused.",
         _MAP,
     ),
+    graph=_said(
+        "How a graph is taken: messages (each moves over the links) or levels (approximate, and at once); empty: by "
+        "its size.",
+        _TEXT,
+    ),
     fabric=_said("Factor of the bandwidth between nodes, 1/64 to 64.", _NUMBER),
     peak=_said("Factor of the peaks of devices, 1/64 to 64.", _NUMBER),
     software=_said("What it is trained with; empty: what suits.", _TEXT),
@@ -107,6 +112,7 @@ def document() -> dict[str, Any]:
     train = _object(
         prediction={"$ref": "#/components/schemas/Prediction"},
         headline=_TEXT, memory=_TEXT, titles=_MAP,
+        approximate=_said("What is approximate of a graph that is taken by its levels; else null.", _TEXT),
         plan=_said("The plan in a line.", _TEXT),
         command=_said("The command line that asks the same.", _TEXT),
         python=_TEXT, study=_said("A study file, YAML.", _TEXT),
@@ -131,6 +137,10 @@ def document() -> dict[str, Any]:
         panels=_said("Drawings: title, notes, marks and lines in a square from -1 to 1.", _LIST),
         edges=_said("The same with kind: edges; null: too many links.", _MAP),
     )  # fmt: skip
+    ahead = _ask("Answer headlines that may be asked next, while nothing else is to do.", _MAP)["post"]
+    questions = _object(("questions",), questions={"type": "array", "items": _MODEL})
+    ahead["requestBody"]["content"]["application/json"]["schema"] = questions
+    ahead["responses"] = {"202": {"description": "It will, or what is asked then comes first."}}
     start = _ask("Begin a job.", job, _EITHER, kind=_said("plan or what-if.", _TEXT))
     start["post"]["responses"] = {"202": start["post"]["responses"].pop("200"), **start["post"]["responses"]}
     return {
@@ -141,7 +151,11 @@ def document() -> dict[str, Any]:
             "/api/catalogue": {
                 "get": {"summary": "What can be asked.", "responses": _answer("Models, machines, keys of a plan.")}
             },
+            "/api/headline": _ask(
+                "The same as train but for what the software adds, among the assumptions: in half the time.", train
+            ),
             "/api/train": _ask("Predict a training step.", train),
+            "/api/ahead": {"post": ahead},
             "/api/topology": _ask(
                 "What a graph looks like, and its links one by one where they are few.", graph, _GRAPH
             ),

@@ -15,12 +15,13 @@ from armillary.explore.training.plan_keys import ALONE, nested
 from armillary.platform.files.preset import device_names, preset_names
 from armillary.platform.files.sized import counted
 from armillary.studio.drawn import MOST_NAME, check_network, check_topology
+from armillary.studio.levels import HOW
 from armillary.workload.models import Model, load_model, preset_named
 from armillary.workload.models import preset_names as model_names
 from armillary.workload.models.hugging_face import from_hugging_face
 from armillary.workload.plan.options import leaves, option_name
 
-KEYS = ("model", "config", "machine", "network", "topology", "fabric", "peak", "software", "plan")
+KEYS = ("model", "config", "machine", "network", "topology", "graph", "fabric", "peak", "software", "plan")
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Question:
         machine: A preset, which may be counted.
         network: Dimensions that take the place of the preset's network, the innermost first; None: none were drawn.
         topology: A graph that takes its place; None: none was drawn.
+        graph: How a graph is taken, see `armillary.studio.levels`; "": by its size.
         fabric: Factor of the bandwidth between nodes.
         peak: Factor of the peaks of devices.
         software: What the model is trained with; "": what suits.
@@ -44,6 +46,7 @@ class Question:
     machine: str
     network: Sequence[Mapping[str, Any]] | None
     topology: Mapping[str, Any] | None
+    graph: str
     fabric: float
     peak: float
     software: str
@@ -89,7 +92,10 @@ def read_question(data: object) -> Question:
         for key in ("fabric", "peak")
     )
     drawn = check_network(document), check_topology(document)
-    return Question(model, config, machine, *drawn, fabric, peak, str(software), nested(plan))
+    graph = data.get("graph") or ""
+    if graph:
+        document.choice(("graph",), graph, HOW)
+    return Question(model, config, machine, *drawn, str(graph), fabric, peak, str(software), nested(plan))
 
 
 def preset_of(machine: str) -> str:

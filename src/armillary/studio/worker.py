@@ -24,6 +24,7 @@ def kinds() -> Mapping[str, Callable[[Mapping[str, Any], Callable[[dict[str, Any
 
     return {
         "catalogue": catalogue.catalogue,
+        "headline": answers.headline,
         "train": answers.train,
         "topology": drawn.picture,
         "trace": dropped.about,

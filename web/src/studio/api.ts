@@ -168,6 +168,8 @@ export interface Prediction {
 export interface Step {
   prediction: Prediction;
   headline: string;
+  /** What is approximate of it; null: nothing. */
+  approximate?: string | null;
   memory: string;
   plan: string;
   titles: Record<string, string>;

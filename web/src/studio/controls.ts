@@ -26,6 +26,8 @@ const powers = (least: number, most: number): number[] => {
   for (let each = least; each <= most; each *= 2) found.push(each);
   return found;
 };
+/** Places of a slider on either side that are answered ahead. */
+const AHEAD = 4;
 const FACTORS = [0.125, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 3, 4, 6, 8];
 export const counted = (machine: string): [number, string] => {
   const found = /^(\d+)x(.+)$/.exec(machine);
@@ -174,7 +176,19 @@ export function sliderOf(slider: Slider, state: () => State, change: Change): HT
     range.setAttribute("aria-valuetext", text(value));
     change(slider.set(state(), value), final);
   };
-  range.addEventListener("input", () => move(false));
+  // The nearest other values are answered ahead, so that they are there when the slider moves.
+  const ahead = () => {
+    const at = Number(range.value);
+    const near = values.map((value, place) => ({ value, far: Math.abs(place - at) })).filter(({ far }) => far > 0 && far <= AHEAD);
+    const detail = near.sort((a, b) => a.far - b.far).map(({ value }) => slider.set(state(), value));
+    range.dispatchEvent(new CustomEvent("ahead", { bubbles: true, detail }));
+  };
+  range.addEventListener("pointerenter", ahead);
+  range.addEventListener("focus", ahead);
+  range.addEventListener("input", () => {
+    move(false);
+    ahead();
+  });
   range.addEventListener("change", () => move(true));
   field.addEventListener("change", () => {
     const value = field.value === "" ? undefined : Number(field.value);

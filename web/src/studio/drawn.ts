@@ -3,7 +3,7 @@ import { element } from "../shared/element";
 import { seriesColour } from "../shared/colours";
 import { count } from "../shared/numbers";
 import type { Catalogue, Dimension, Graph, MachineName } from "./api";
-import type { Change } from "./controls";
+import { choice, type Change } from "./controls";
 import { graphFields, kindChoice } from "./graph";
 import type { State } from "./state";
 
@@ -35,9 +35,11 @@ export function drawnNetwork(state: () => State, catalogue: Catalogue, change: C
   const around = { state, catalogue, preset, dimensions, set: (graph: Graph | null) => change({ topology: graph, network: null }, true) };
   found.append(kindChoice(around));
   if (topology || !dimensions.length) {
+    const help = "messages: each moves over the links, exact and slow; levels: approximate, and at once. Chosen: by the size of the graph.";
+    const taken = choice("graph", "messages or levels", ["", "messages", "levels"], state().graph, help, (graph) => change({ graph }, true));
     // A picture of a closed section would cost a question.
     const fields = element("div");
-    const fill = () => !fields.hasChildNodes() && fields.append(...graphFields(around));
+    const fill = () => !fields.hasChildNodes() && fields.append(taken, ...graphFields(around));
     if (topology) fill();
     else found.addEventListener("toggle", fill);
     found.append(fields, element("p", { class: "row" }, back));

@@ -10,6 +10,9 @@ import { VIEWS, type View } from "./views";
 
 const BUSY = 150;
 const STALE = 1500;
+const STOPPABLE = 1000;
+/** Pause before an answer is completed: who still moves a slider is answered first. */
+const SETTLED = 300;
 
 async function begin(): Promise<void> {
   const page = document.body;
@@ -19,13 +22,15 @@ async function begin(): Promise<void> {
   const take = element("button", { id: "take", type: "button", title: "Command line, Python and study (Alt+0)" }, "Take away");
   const theme = element("button", { id: "theme", type: "button" }, "Dark");
   const status = element("p", { id: "status", role: "status" });
+  const stop = element("button", { id: "stop", type: "button", title: "End this simulation" }, "Stop");
+  stop.hidden = true;
   const form = element("form", { id: "controls", "aria-label": "Model, machine and plan" });
   const answer = element("div", { id: "answer", "aria-live": "polite" });
   const tabs = element("div", { role: "tablist", id: "tabs", "aria-label": "Views" });
   const shown = element("div", { id: "view", role: "tabpanel", tabindex: "0" });
   page.replaceChildren(
     element("header", {}, title, element("span", { class: "space" }), undo, redo, take, theme),
-    element("div", { class: "columns" }, form, element("main", {}, answer, status, tabs, shown)),
+    element("div", { class: "columns" }, form, element("main", {}, answer, element("div", { class: "asked" }, status, stop), tabs, shown)),
   );
   form.addEventListener("submit", (event) => event.preventDefault());
   dress(theme);
@@ -90,6 +95,19 @@ async function begin(): Promise<void> {
   let busy: AbortController | null = null;
   let since = 0;
   let again = false;
+  let stopped = false;
+  let quick = false;
+  let whole = true;
+  stop.addEventListener("click", () => {
+    stopped = true;
+    busy?.abort();
+  });
+  form.addEventListener("ahead", (event) => {
+    // What takes long would keep the process of searches from its work.
+    if (state.trace || !quick) return;
+    const questions = (event as CustomEvent<Partial<State>[]>).detail.map((more) => question({ ...state, ...more }));
+    void ask("api/ahead", { questions }).catch(() => undefined);
+  });
   async function follow(): Promise<void> {
     if (busy) {
       again = true;
@@ -105,21 +123,25 @@ async function begin(): Promise<void> {
       const waited = performance.now() - since;
       if (waited > BUSY) status.textContent = `simulating … ${(waited / 1000).toFixed(1)} s`;
       document.body.classList.toggle("busy", waited > BUSY);
+      stop.hidden = waited < STOPPABLE;
       if (again && waited > STALE) mine.abort();
     }, 50);
     try {
-      const found = await ask<Step>(state.trace ? "api/run" : "api/train", JSON.parse(asked) as object, mine.signal);
+      const found = await ask<Step>(state.trace ? "api/run" : "api/headline", JSON.parse(asked) as object, mine.signal);
+      quick = performance.now() - since < STALE;
       // A trace is nothing to compare a plan with.
       before = step && (found.prediction.memory ? step.prediction.memory : step.prediction.model === found.prediction.model) ? step : null;
       step = found;
       stateOfStep = asked;
+      whole = Boolean(state.trace || state.software);
       status.textContent = "";
       showAnswer();
       showView();
+      if (!whole) setTimeout(() => void complete(asked), SETTLED);
     } catch (error) {
-      if (!mine.signal.aborted) {
+      if (!mine.signal.aborted || stopped) {
         stateOfStep = asked;
-        status.textContent = error instanceof Refused ? error.message : String(error);
+        status.textContent = stopped ? "stopped; change anything to ask again" : error instanceof Refused ? error.message : String(error);
         document.body.classList.add("refused");
         view?.leave();
         view = null;
@@ -128,6 +150,8 @@ async function begin(): Promise<void> {
       }
     } finally {
       clearInterval(clock);
+      stop.hidden = true;
+      stopped = false;
       document.body.classList.remove("busy");
       document.body.dataset.ready = String(Number(document.body.dataset.ready ?? 0) + 1);
       busy = null;
@@ -138,12 +162,23 @@ async function begin(): Promise<void> {
     }
   }
 
+  /** Ask for what the software adds, which takes as long as the step and stands among the assumptions. */
+  async function complete(asked: string): Promise<void> {
+    if (busy || asked !== stateOfStep) return;
+    const found = await ask<Step>("api/train", JSON.parse(asked) as object).catch(() => null);
+    if (!found || busy || asked !== stateOfStep) return;
+    step = found;
+    whole = true;
+    showAnswer();
+  }
+
   function showAnswer(): void {
     document.body.classList.remove("refused");
     answer.classList.remove("old");
     const { prediction } = step!;
     const lines: (HTMLElement | null)[] = [
       element("p", { class: "headline", id: "headline" }, step!.headline),
+      step!.approximate ? element("p", { id: "approximate" }, step!.approximate) : null,
       element("p", { id: "memory", class: prediction.memory?.fits === false ? "bad" : "" }, prediction.memory ? `Memory: ${step!.memory}` : step!.memory),
       element("p", { id: "plan" }, prediction.memory ? `Plan: ${step!.plan}` : `Trace: ${step!.plan}`),
       element("p", { id: "limits" }, `Most of it: ${prediction.limits}`),
@@ -153,10 +188,13 @@ async function begin(): Promise<void> {
       const faster = `${Math.abs(100 * ratio).toFixed(1)} % ${ratio > 0 ? "longer" : "shorter"}`;
       lines.push(element("p", { id: "before", class: "dim" }, `The step is ${faster} than before (${before.plan}).`));
     }
-    if (prediction.assumptions.length) {
+    // Said above already; what follows holds its place, so that nothing below moves when it comes.
+    const assumed = prediction.assumptions.filter((each) => each !== step!.approximate);
+    if (!whole) assumed.unshift("what the software adds to kernels and collectives: …");
+    if (assumed.length) {
       lines.push(
-        element("details", {}, element("summary", {}, counted(prediction.assumptions.length, "assumption")),
-          element("ul", { id: "assumptions" }, ...prediction.assumptions.map((each) => element("li", {}, each)))),
+        element("details", {}, element("summary", {}, counted(assumed.length, "assumption")),
+          element("ul", { id: "assumptions" }, ...assumed.map((each) => element("li", {}, each)))),
       );
     }
     answer.replaceChildren(...lines.filter((each) => each !== null));

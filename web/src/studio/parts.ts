@@ -26,6 +26,8 @@ export function partColour(part: string): string {
     case "memory":
     case "CPU and remote memory":
       return kindColour("memory");
+    case "outside":
+      return seriesColour(6);
     default:
       return seriesColour(4);
   }

@@ -23,6 +23,8 @@ export interface State {
   network: Dimension[] | null;
   /** A graph that was drawn by hand; null: that of the machine. */
   topology: Graph | null;
+  /** Whether messages move over a graph one by one ("messages"), or it is taken by its "levels"; "": by its size. */
+  graph: string;
   fabric: number;
   peak: number;
   software: string;
@@ -38,6 +40,7 @@ export const FIRST: State = {
   machine: "64xdgx-h100",
   network: null,
   topology: null,
+  graph: "",
   fabric: 1,
   peak: 1,
   software: "",
@@ -57,8 +60,8 @@ export function question(state: State): object {
     if (name === undefined) plan[section] = value;
     else plan[section] = { ...(plan[section] as object | undefined), [name]: value };
   }
-  const { model, machine, network, topology, fabric, peak, software } = state;
-  return { model, ...(state.config ? { config: state.config } : {}), machine, ...(network ? { network } : {}), ...(topology ? { topology } : {}), fabric, peak, software, plan };
+  const { model, machine, network, topology, graph, fabric, peak, software } = state;
+  return { model, ...(state.config ? { config: state.config } : {}), machine, ...(network ? { network } : {}), ...(topology ? { topology } : {}), ...(graph ? { graph } : {}), fabric, peak, software, plan };
 }
 
 /** The keys of a plan in sections as dotted keys; what is deeper or empty is left out. */
@@ -82,6 +85,7 @@ export function fragment(state: State): string {
   }
   if (state.network) found.set("network", JSON.stringify(state.network));
   if (state.topology) found.set("topology", JSON.stringify(state.topology));
+  if (state.graph) found.set("graph", state.graph);
   if (state.fabric !== 1) found.set("fabric", String(state.fabric));
   if (state.peak !== 1) found.set("peak", String(state.peak));
   if (state.software) found.set("software", state.software);
@@ -111,6 +115,7 @@ export function parsed(text: string, catalogue: Catalogue): State {
     machine: given.get("machine") ?? FIRST.machine,
     network: Array.isArray(network) && network.length && network.every(isDimension) ? network : null,
     topology: isGraph(topology) ? topology : null,
+    graph: given.get("graph") ?? "",
     fabric: Number(given.get("fabric") ?? 1),
     peak: Number(given.get("peak") ?? 1),
     software: given.get("software") ?? "",

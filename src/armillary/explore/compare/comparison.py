@@ -17,7 +17,7 @@ from armillary.report.page.blocks import Block, bars, table
 from armillary.report.page.blocks import headline as answer
 from armillary.report.page.shown import Shown
 from armillary.report.page.tracks import tracks_beside
-from armillary.report.table import Table
+from armillary.report.table import ResultTable
 from armillary.report.time_breakdown import TITLES
 
 # Already rows of the table of times, in ticks instead of seconds.
@@ -56,10 +56,10 @@ class Comparison(Shown):
         return f"{headline(self)}\n{sides}\n{', '.join(changed) or 'no part of the step changed'}"
 
     @property
-    def breakdown(self) -> Table:
+    def breakdown(self) -> ResultTable:
         """A row for each part of the step, which add up to it: its time on each side in s, and the change."""
         names = side_names(self)
-        return Table(
+        return ResultTable(
             ("part", *names, "change"),
             [
                 {

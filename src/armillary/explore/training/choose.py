@@ -28,10 +28,12 @@ from armillary.platform.files.preset import merged
 from armillary.report.memory_fit import Memory
 from armillary.report.page.blocks import Block, table
 from armillary.report.page.shown import Shown
-from armillary.report.table import Parts, Table
+from armillary.report.table import Parts, ResultTable
 from armillary.workload.models import Model, model_of
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from armillary.engine.common.timeline import Timeline
     from armillary.explore.what_if import Tried
     from armillary.report.lower_bound import Bound
@@ -122,7 +124,7 @@ class Choice(Shown):
         return self.best.bound
 
     @property
-    def collectives(self) -> Table:
+    def collectives(self) -> ResultTable:
         """Of the best plan, as of all results."""
         return self.best.collectives
 
@@ -130,9 +132,9 @@ class Choice(Shown):
         """Return that of the best plan, as of all results."""
         return self.best.timeline(whole=whole)
 
-    def plot(self, path: str | os.PathLike[str]) -> None:
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure | None:
         """Draw the best plan, as of all results."""
-        self.best.plot(path)
+        return self.best.plot(path)
 
     def tried(self) -> list[Tried]:
         """Return what changes of the best plan do, as of all results."""

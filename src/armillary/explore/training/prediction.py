@@ -23,10 +23,12 @@ from armillary.report.memory_fit import Memory
 from armillary.report.page.blocks import Block, bars, changes, table, text
 from armillary.report.page.blocks import headline as answer
 from armillary.report.page.shown import Shown
-from armillary.report.table import Parts, Table
+from armillary.report.table import Parts, ResultTable
 from armillary.workload.plan.schema import Plan
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from armillary.engine.common.timeline import Timeline
     from armillary.report.lower_bound import Bound
 
@@ -106,7 +108,7 @@ class Prediction(Shown):
         return bound(self.timeline())
 
     @property
-    def collectives(self) -> Table:
+    def collectives(self) -> ResultTable:
         """A row for each kind of collective of `timeline`: ``pandas.DataFrame(found.collectives)``."""
         from armillary.report.communication import collective_rows
 
@@ -117,15 +119,15 @@ class Prediction(Shown):
         shown = self.step if whole else extent(self.step).first
         return simulated(shown, self.software.fitted.constants)
 
-    def plot(self, path: str | os.PathLike[str]) -> None:
-        """Draw the breakdown of `timeline` into a .png, .svg or .pdf file.
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure | None:
+        """Draw the breakdown of `timeline` into a .png, .svg or .pdf file, or return matplotlib's figure.
 
         Raises:
             InputError: matplotlib is not installed, the suffix is another, or the file cannot be written.
         """
         from armillary.report.picture import breakdown_picture
 
-        breakdown_picture(self.timeline(), path)
+        return breakdown_picture(self.timeline(), path)
 
     def tried(self) -> list[Tried]:
         """Simulate changes of plan and machine, and return what each does to the time, the best first.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from math import fsum
@@ -59,6 +59,19 @@ def predicted(model: Model, machine: Machine, given: Mapping[str, Any], software
     Raises:
         InputError: a key is wrong, or the plan is impossible.
     """
+    return at_once(model, machine, given, software)[1]()
+
+
+def at_once(
+    model: Model, machine: Machine, given: Mapping[str, Any], software: str = ""
+) -> tuple[Prediction, Callable[[], Prediction]]:
+    """Return a step of the keys of a plan, and what says in its assumptions what a chosen software adds.
+
+    The latter simulates the step again without the software, which takes as long as the step.
+
+    Raises:
+        InputError: a key is wrong, or the plan is impossible.
+    """
     given = nested(given)
     used = software_on(software or usual(machine.software, given), machine)
     given, assumed = with_sequence(model, given)
@@ -69,15 +82,22 @@ def predicted(model: Model, machine: Machine, given: Mapping[str, Any], software
     found = of_plan(model, machine, used, values)
     if found.memory.fits is False and not reasons:
         reasons = unchosen(whole)
-    if not software:
-        step = step_of(model, machine, values)
-        # Checkpoints take what they take without the software.
-        also = found.parts.get("checkpoint", 0.0)
-        more = 100 * ((found.step_time_s - also) / (seconds(step, Constants()) - also) - 1)
-        assumed.append(
-            f"software {used.name}: {used.title}; it adds {more:.0f} % to kernels and collectives alone"
-        )
-    return replace(found, assumptions=(*assumed, *scaled, *reasons, *found.assumptions))
+    others = (*scaled, *reasons, *found.assumptions)
+
+    def completely() -> Prediction:
+        said = () if software else (_adds(found),)
+        return replace(found, assumptions=(*assumed, *said, *others))
+
+    return replace(found, assumptions=(*assumed, *others)), completely
+
+
+def _adds(found: Prediction) -> str:
+    """Return what the software of a step adds to its kernels and collectives."""
+    used = found.software
+    # Checkpoints take what they take without the software.
+    also = found.parts.get("checkpoint", 0.0)
+    more = 100 * ((found.step_time_s - also) / (seconds(found.step, Constants()) - also) - 1)
+    return f"software {used.name}: {used.title}; it adds {more:.0f} % to kernels and collectives alone"
 
 
 def step_of(model: Model, machine: Machine, values: Mapping[str, Any]) -> Step:

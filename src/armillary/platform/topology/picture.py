@@ -187,13 +187,16 @@ def _svg(panel: Panel, colours: dict[str, str]) -> str:
                 f'fill="{_FILL[mark.sort]}">{tip}</rect>'
             )
         if mark.label and (font or mark.sort not in _FILL):
-            inside = len(mark.label) <= 4 or mark.sort == "row"
+            high = max(font, 8)
+            # A digit is 0.6 as wide as it is high; what is wider than its mark stands outside of the picture's lines.
+            away = (size / 2 + 5) * (1 if mark.at[1] < -0.5 else -1)
+            inside = mark.sort not in _FILL or 0.6 * high * len(mark.label) <= size
             left = ' style="text-anchor: start"' if mark.sort == "row" else ""
             # Outside of marks, and as the name of a row, it stands on the page, which may be dark.
             own = "#fff" if mark.sort in ("npu", "block") else "#000"
             colour = own if inside and mark.sort in _FILL else "currentColor"
             parts.append(
-                f'<text{left} x="{x:.1f}" y="{y - (0 if inside else size):.1f}" font-size="{max(font, 8):.1f}" '
+                f'<text{left} x="{x:.1f}" y="{y + (0 if inside else away):.1f}" font-size="{high:.1f}" '
                 f'fill="{colour}">{html_text(mark.label)}</text>'
             )
     return f'<svg width="{_SIZE}" height="{_SIZE}" viewBox="0 0 {_SIZE} {_SIZE}">{"".join(parts)}</svg>'
