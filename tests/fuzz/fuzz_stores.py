@@ -68,6 +68,9 @@ def store(path: Path) -> None:
     csv_text(columns.rows, columns)
     with Store(path) as kept:
         kept.rows()
+    # Each mended store leaves a copy of what was damaged.
+    for copy in path.parent.glob("*.damaged*"):
+        copy.unlink()
 
 
 SEALED = {

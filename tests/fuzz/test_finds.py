@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import fuzz_named
 import fuzz_seeds
+import fuzz_stores
 import pytest
 from fuzz_readers import Reader, readers
 
 from armillary.base.errors import InputError
 from armillary.base.units import whole
+from armillary.explore.runner.store import Store
 from armillary.trace import GraphBuilder, Trace, write_trace
 from armillary.trace.communication import read_communication
 from armillary.trace.trace import read_groups
@@ -75,6 +79,10 @@ FINDS = {
         ).replace('<data key="n">1', '<data key="m">1'),
     ),
     "a key that is too long for YAML": ("astra-1-system", f"{'k' * 5000}: 1\n{fuzz_seeds.SYSTEM_1}"),
+    "a range that no float holds": (
+        "sweep",
+        fuzz_seeds.SWEEP.replace("{from: 50 GB/s, to: 400 GB/s,", "{from: 1" + "0" * 400 + ", to: 2,"),
+    ),
     "a quote that stays open": ("nccl-csv", fuzz_seeds.NCCL_CSV.replace("26,", '"26,')),
 }
 
@@ -89,6 +97,37 @@ def test_it_is_read_or_refused(find: str, tmp_path: Path) -> None:
         reader.read(path)
     except InputError as error:
         assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        # 48 s and over 400 s of processor time before.
+        ("ns3-config", fuzz_seeds.NS3 + "on " * 300_000),
+        ("stablehlo", "module {\n %0 = stablehlo.add %1, %2 : tensor<4xf32>" + " " * 300_000 + "x\n}\n"),
+        ("stablehlo", "module {\n %0 = stablehlo.add %1, %2 : tensor<4xf32>" + " loc(" * 60_000 + "x)\n}\n"),
+    ],
+)
+def test_a_long_line_does_not_take_the_square_of_its_length(name: str, text: str, tmp_path: Path) -> None:
+    path = tmp_path / READERS[name].file
+    path.write_text(text)
+    begun = time.process_time()
+    with suppress(InputError):
+        READERS[name].read(path)
+    assert time.process_time() - begun < 10
+
+
+def test_a_store_is_mended_beside_a_thousand_copies(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    content = bytearray(fuzz_stores.stored(fuzz_seeds.SWEEP)[0])
+    # Of its last page: the free bytes that it claims to have.
+    content[len(content) - 4096 + 7] = 9
+    path.write_bytes(content)
+    for number in range(1001):
+        (tmp_path / f"store.db.damaged{number or ''}").touch()
+    with Store(path) as kept:
+        kept.rows()
+    assert (tmp_path / "store.db.damaged1001").exists()
 
 
 def test_a_group_of_thousands_of_digits_is_none(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
@@ -96,6 +97,18 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
 """What others, and earlier versions, call a command -> where it is."""
 
 
+class _Far:
+    """Prints how far long work is: a line after 10 s, and another whenever it has taken twice as long."""
+
+    def __init__(self) -> None:
+        self._begun, self._next = time.monotonic(), 10.0
+
+    def __call__(self, text: str) -> None:
+        if time.monotonic() - self._begun >= self._next:
+            click.echo(f"armillary: {one_line(text)}", err=True)
+            self._next *= 2
+
+
 class CommandLine(LazyGroup):
     """The root command: turns errors into messages and exit codes."""
 
@@ -112,7 +125,9 @@ class CommandLine(LazyGroup):
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run the command line and exit with its status."""
-        with printable_output(), ended_cleanly():
+        from armillary.base.pace import listening
+
+        with printable_output(), ended_cleanly(), listening(_Far()):
             # standalone_mode: click would turn exceptions into messages and exit codes of its own.
             status = self._status(*args, **extra | {"standalone_mode": False, "prog_name": "armillary"})
         sys.exit(status)

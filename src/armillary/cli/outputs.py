@@ -162,12 +162,18 @@ def working(message: str) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
+    from rich.markup import escape
+
     from armillary.base.jit import cache_folder
+    from armillary.base.pace import listening
 
     # The first run compiles kernels: say why it takes long.
     if not cache_folder().exists():
         message += " (first use: large problems wait for compiling kernels, once)"
-    with console(sys.stderr).status(message):
+    with (
+        console(sys.stderr).status(message) as status,
+        listening(lambda far: status.update(escape(one_line(far)))),
+    ):
         yield
 
 

@@ -17,6 +17,8 @@ from typing import Any
 
 MOST_BODY = 1 << 18
 """Bytes of a request: a configuration has some 2,000."""
+BODY_SECONDS = 30.0
+"""Between two pieces of a request: what comes slower would keep a place from others for ever."""
 API = "/api/"
 SENT = "/api/files"
 """Where files are sent to, which go to the disk as they come; `armillary.studio.uploads` has their limits."""
@@ -64,17 +66,27 @@ class Guard:
         if refused:
             await _answer(guarded, *refused)
             return
+
+        async def soon() -> Message:
+            try:
+                return await asyncio.wait_for(receive(), BODY_SECONDS)
+            except TimeoutError:
+                return {"type": "http.disconnect"}
+
         if scope["path"] == SENT:
-            await self._pass(scope, receive, guarded)
+            await self._pass(scope, soon, guarded)
             return
         body = b""
         while True:
-            message = await receive()
+            message = await soon()
             body += message.get("body", b"")
             if len(body) > MOST_BODY:
                 await _answer(guarded, 413, f"a request of more than {MOST_BODY:,} bytes, which is the limit")
                 return
-            if message["type"] == "http.disconnect" or not message.get("more_body"):
+            if message["type"] == "http.disconnect":
+                await _answer(guarded, 408, f"nothing of the request came for {BODY_SECONDS:g} s")
+                return
+            if not message.get("more_body"):
                 break
         given = False
 

@@ -26,6 +26,7 @@ def run(port: int | None, say: Callable[[str], None]) -> None:
         import uvicorn
 
         from armillary.studio.app import studio
+        from armillary.studio.prompt import Prompt
     except ImportError as error:
         raise InputError(
             f"the studio needs Starlette and uvicorn ({error}), expected `pip install armillary[studio]`"
@@ -38,7 +39,7 @@ def run(port: int | None, say: Callable[[str], None]) -> None:
     # ends with the server.
     config = uvicorn.Config(
         app, log_level="critical", access_log=False, server_header=False, timeout_graceful_shutdown=1,
-        limit_concurrency=64, h11_max_incomplete_event_size=1 << 16,
+        limit_concurrency=64, h11_max_incomplete_event_size=1 << 16, http=Prompt,
     )  # fmt: skip
     # Of the fragment (after #) nothing is ever sent, nor is it in the list of processes.
     say(f"http://{HOST}:{number}/#token={token}")

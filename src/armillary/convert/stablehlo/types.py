@@ -13,7 +13,7 @@ _BITS = re.compile(r"(?:[su]?i|f|bf|tf)(\d{1,3})(?:E\d\w*)?")
 _NAMED = {"i1": 8, "index": 64, "tf32": 32, "none": 0}
 _STRING = re.compile(r"\"(?:[^\"\\\n]|\\.)*+\"")
 _OPERAND = re.compile(r"%([\w.$\-]+(?:#\d{1,6})?)(?![\w.$#\-]|\s*[:=])")
-_LOCATION = re.compile(r"\s+loc\([^\n]*\)\s*$")
+_LOCATION = re.compile(r"\sloc\(")
 _OPEN, _CLOSE = "(<[{", ")>]}"
 
 
@@ -97,9 +97,17 @@ def _bare(text: str) -> str:
     return text[1:-1] if text.startswith("(") and text.endswith(")") else text
 
 
+def _without_location(text: str) -> str:
+    """Return a text without the location at its end."""
+    # Not by one pattern of all of it: that takes the square of the blanks, or of the locations, that a line has.
+    ended = text.rstrip()
+    found = _LOCATION.search(ended, max(ended.rfind("\n"), 0)) if ended.endswith(")") else None
+    return ended[: found.start()].rstrip() if found else text
+
+
 def _before_types(text: str) -> tuple[str, str]:
     """Return a text without its types, and these: what stands behind the last colon outside of brackets."""
-    text = _LOCATION.sub("", text)
+    text = _without_location(text)
     # What takes part of a loop or a reduction behind its types.
     text = re.split(r"\n\s*(?:cond\b|reducer\b)", text, maxsplit=1)[0]
     depth = 0

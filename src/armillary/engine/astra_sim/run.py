@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.jit import Mode, load
+from armillary.base.pace import Pace
 from armillary.base.patience import Patience, as_arrays
 from armillary.base.tables import Guards, Part, at_least, room
 from armillary.engine.astra_sim import layout as lk
@@ -32,7 +33,9 @@ def execute(lowered: Lowered, mode: Mode | None = None) -> Run:
     name, columns = "armillary.engine.astra_sim.step_kernel", lk.HEAP_COLUMNS
     if listed:
         name, columns = "armillary.engine.astra_sim.congestion.loop_kernel", lk.QUEUE_COLUMNS
-    patience = Patience(name, lowered.variant, mode, estimate(lowered) * PER_EVENT)
+    events = estimate(lowered)
+    patience = Patience(name, lowered.variant, mode, events * PER_EVENT)
+    pace = Pace("profile astra-sim", events, "events", "fewer ranks, nodes or chunks")
     mode = patience.mode
     kernel = load(name, mode, lowered.variant)
     tables: dict[str, Part] = {**lowered.tables, "COSTS": lowered.costs.relocated}
@@ -52,8 +55,9 @@ def execute(lowered: Lowered, mode: Mode | None = None) -> Run:
         # Room for one burst beyond what is in use: the kernel checks between events only.
         heap = at_least(heap, (state[lk.V_HEAP] + burst) * columns, mode)
         mem = at_least(mem, state[lk.V_MEMBER_STATE] + block, mode)
-        budget = guards.budget(patience.events(BUDGET))
+        budget = guards.budget(patience.events(pace.slice(BUDGET)))
         kernel.run(prog, state, mem, heap, budget, len(heap) // columns - burst, len(mem) - block)
+        pace.at(int(state[lk.V_EVENTS]))
         if patience.is_over():
             mode = patience.mode
             kernel = load(name, mode, lowered.variant)

@@ -11,7 +11,7 @@ from armillary.collective.rounds import Rounds
 from armillary.engine.common.network import QuotientComm
 from armillary.engine.messages import layout as lk
 from armillary.engine.messages.in_switch import SwitchLines
-from armillary.engine.messages.shapes import Shape, Shapes
+from armillary.engine.messages.shapes import Shape, Shapes, require_room
 from armillary.engine.messages.stages import network_of
 from armillary.engine.messages.window import segments_of
 from armillary.engine.physical.phases import PhysicalPhase
@@ -46,6 +46,7 @@ class MessageLines:
                 # the same.
                 lines = lines[:, [phase.positions.index(position) for position in order]]
             self.known[key] = len(self.rows) // lk.LI_COLUMNS - first
+            require_room(self.count + len(lines) * len(shape.moves))
             for line in lines:
                 self._line(line, shape)
         return self.known[key]

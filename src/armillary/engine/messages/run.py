@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from armillary.base.counts import MOST_EVENTS, check_count
 from armillary.base.jit import Mode, load
+from armillary.base.pace import Pace
 from armillary.base.patience import Patience, as_arrays
 from armillary.base.tables import Guards, at_least, room
 from armillary.engine.common.layout import HEAP_COLUMNS
@@ -23,6 +24,7 @@ from armillary.engine.transport.transport import first_state as first_net
 Ints = NDArray[np.int64]
 HOPS = 4
 KERNEL = "armillary.engine.messages.loop_kernel"
+CHANGE = "smaller collectives, larger packets, or network model flow or congestion"
 PER_EVENT = 15e-6
 """Seconds of an interpreted event, see `_estimate`."""
 
@@ -43,7 +45,7 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
         events,
         MOST_EVENTS,
         f"network model {transport.name}: events of messages and packets, by their estimate",
-        "smaller collectives, larger packets, or network model flow or congestion",
+        CHANGE,
     )
     if transport.in_python:
         mode = "interpreted"
@@ -78,12 +80,14 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
     state[lk.V_MEMORY] = 1 << 3
     fire(program, state, heap)
     guards, more = Guards(prog, state, table, net), True
+    pace = Pace(f"network model {transport.name}", events, "events", CHANGE)
     while more and state[physical.V_STATUS] in (physical.OK, physical.GROW):
         heap = at_least(heap, (state[physical.V_HEAP] + lk.EVENTS) * HEAP_COLUMNS, mode)
         mem = at_least(mem, state[lk.V_MEMORY] + block, mode)
         rooms.fit(net)
-        budget = guards.budget(patience.events(BUDGET))
+        budget = guards.budget(patience.events(pace.slice(BUDGET)))
         more = kernel.run(prog, state, mem, heap, table, net, rooms.pool, rooms.queue, budget, block)
+        pace.at(int(state[physical.V_EVENTS] + net[tk.N_EVENTS]))
         if patience.is_over():
             mode = rooms.mode = patience.mode
             kernel = load(KERNEL, mode, transport.kernel)

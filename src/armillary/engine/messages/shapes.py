@@ -10,12 +10,30 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.allowed import require
 from armillary.base.errors import InputError
 from armillary.collective.rounds import Rounds
 from armillary.engine.messages import layout as lk
 
 Ints = NDArray[np.int64]
 Part = tuple[Fraction, bool]
+
+
+PAIR = 220
+"""Bytes of a pair of NPUs that exchange messages, with its route: 225 at the peak of 37 million, leaf-spine, flow."""
+
+
+def require_room(pairs: float) -> None:
+    """Refuse more pairs of NPUs than there is memory for, before any of them is listed.
+
+    Raises:
+        ShortageError: says how much they need.
+    """
+    require(
+        pairs * PAIR,
+        f"listing the routes of {pairs:,.0f} pairs of NPUs that exchange messages",
+        "fewer ranks, algorithms with fewer partners such as ring, or network model analytical",
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +78,14 @@ class Shapes:
         return self.known[key][1]
 
     def _add(self, rounds: Rounds, parts: dict[Part, int]) -> Shape:
+        # Before any of them is listed.
+        size = sum(len(part.base) * (part.n if part.rotates else 1) for part in rounds.rounds)
+        if size >= 1 << lk.MOVE_BITS:
+            raise InputError(
+                f"a {rounds.algorithm} {rounds.operation} among {rounds.n} members has {size:,} messages; "
+                f"expected less than {1 << lk.MOVE_BITS:,}: choose another algorithm, or network model analytical"
+            )
+        require_room(size)
         first, moves = len(self.rounds) // lk.RO_COLUMNS, []
         count, nodes = 0, rounds.n + rounds.switches
         for part in rounds.rounds:
@@ -82,11 +108,6 @@ class Shapes:
             self._round(rows, nodes, count, part.repeat)
             moves.append(rows)
             count += len(rows)
-        if count >= 1 << lk.MOVE_BITS:
-            raise InputError(
-                f"a {rounds.algorithm} {rounds.operation} among {rounds.n} members has {count} messages; "
-                f"expected less than {1 << lk.MOVE_BITS}: choose another algorithm, or network model analytical"
-            )
         table = np.concatenate(moves) if moves else np.zeros((0, lk.MV_COLUMNS), np.int64)
         self.rows += [nodes, len(rounds.rounds), first, count, self.messages - count]
         self.moves.append(table)

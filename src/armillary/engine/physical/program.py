@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.jit import Mode, load
+from armillary.base.pace import Pace
 from armillary.base.patience import Patience, as_arrays
 from armillary.base.tables import Guards, Layout, at_least, room
 from armillary.engine.common.demands import Demands
@@ -284,7 +285,9 @@ def execute(program: PhysicalProgram, mode: Mode | None = None) -> Run:
 def _execute(program: PhysicalProgram, tables: Mapping[str, Ints], mode: Mode | None) -> Run:
     z = program.sizes
     # Roughly the number of events, from the numbers of nodes and of phases of chunks.
-    patience = Patience(KERNEL, "", mode, (2 * z["states"] + 3 * z["rows"]) * PER_EVENT)
+    events = 2 * z["states"] + 3 * z["rows"]
+    patience = Patience(KERNEL, "", mode, events * PER_EVENT)
+    pace = Pace("network model analytical", events, "events", "fewer ranks, nodes or chunks")
     mode = patience.mode
     kernel = load(KERNEL, mode)
     prog, _ = lk.PROGRAM.program(tables, mode, program.scalars)
@@ -298,7 +301,8 @@ def _execute(program: PhysicalProgram, tables: Mapping[str, Ints], mode: Mode | 
         events, entries = (state[lk.V_A], state[lk.V_B]) if state[lk.V_STATUS] == lk.GROW else (0, 0)
         heap = at_least(heap, (state[lk.V_HEAP] + events) * HEAP_COLUMNS, mode)
         mem = at_least(mem, state[lk.V_ENTRIES] + entries, mode)
-        more = kernel.run(prog, state, mem, heap, guards.budget(patience.events(BUDGET)))
+        more = kernel.run(prog, state, mem, heap, guards.budget(patience.events(pace.slice(BUDGET))))
+        pace.at(int(state[lk.V_EVENTS]))
         if patience.is_over():
             mode = patience.mode
             kernel = load(KERNEL, mode)

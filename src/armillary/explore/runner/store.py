@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -147,7 +148,7 @@ class Store(Stored):
     def _mend(self, problem: str) -> None:
         """Put what is whole of a damaged store in its place, and keep the damaged one beside it."""
         found = self._whole(problem)
-        names = (self.path.with_name(f"{self.path.name}.damaged{number or ''}") for number in range(1000))
+        names = (self.path.with_name(f"{self.path.name}.damaged{number or ''}") for number in count())
         beside = next(name for name in names if not os.path.lexists(name))
         # Links stay: what they lead to is mended.
         target = Path(os.path.realpath(self.path))

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple, Protocol
 from armillary.base.allowed import Allowed
 from armillary.base.errors import ConsentError
 from armillary.base.hints import one_line
+from armillary.base.pace import listening
 from armillary.base.units import format_bytes, format_time
 from armillary.explore.sweep.point import Point, Row, Status
 
@@ -87,7 +88,9 @@ def do(evaluator: Evaluates, kind: Kind, point: Point) -> Row | None:
     begun = time.perf_counter()
     call: Callable[[Point], Row | None] = evaluator.screen if kind == "screen" else evaluator.evaluate
     try:
-        row = call(point)
+        # A run says how many points are done, not how far each of them is.
+        with listening(None):
+            row = call(point)
     except MemoryError as error:
         return not_done(point, "memory", str(error) or "not enough memory", time.perf_counter() - begun)
     # Every other point would want the same: the run ends with it, and nothing of it is kept.

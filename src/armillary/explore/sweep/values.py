@@ -109,7 +109,10 @@ def _ends(first: Any, to: Any) -> tuple[float, float, str]:
 def _in_unit(value: Any, unit: str, name: str) -> float:
     """Return a value as a number in `unit`."""
     if isinstance(value, int | float) and not isinstance(value, bool) and not unit:
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise InputError(f"{name}: got {show(value)}, expected a number that a float holds") from None
     found, one = base_units(value) if isinstance(value, str) else None, base_units(f"1 {unit}")
     if not unit or found is None or one is None or found[1] != one[1]:
         expected = f"a quantity such as '1 {unit}'" if unit else "a number"

@@ -53,6 +53,8 @@ _NEUTRAL = {
     "NIC_TOTAL_PAUSE_TIME": ("0", "hosts do not pause by themselves"),
 }
 _COMMENT = re.compile(r"#|(?:^|(?<=\s))//")
+SHOWN = 20
+"""Unknown keys that a warning names, each its own."""
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _OUTPUTS = ("FCT_OUTPUT_FILE", "PFC_OUTPUT_FILE", "QLEN_MON_FILE")
 _USED = (
@@ -169,17 +171,20 @@ def _keys(path: Path, warnings: list[str]) -> dict[str, list[str]]:
         for number, line in enumerate(read_text(path, "ns-3 configuration").split("\n"), 1)
         for word in _COMMENT.split(line)[0].split()
     ]
-    at = 0
+    at, unknown = 0, 0
     while at < len(words):
         number, key = words[at]
         at += 1
         if key not in KEYS:
             # The values of an unknown key are read past, too: only what looks like a key is one.
             if _KEY.fullmatch(key):
-                hint = nearest(key, KEYS)
-                warnings.append(
-                    f"{path}:{number}: unknown key '{key[:40]}' has no effect, as in ASTRA-sim{hint}"
-                )
+                unknown += 1
+                # To look for the nearest key takes longer than to read the line.
+                if unknown <= SHOWN:
+                    hint = nearest(key, KEYS)
+                    warnings.append(
+                        f"{path}:{number}: unknown key '{key[:40]}' has no effect, as in ASTRA-sim{hint}"
+                    )
             continue
         most = len(words) if key in _MAPS else 3 if key == "LINK_DOWN" else 1
         end = at
@@ -189,6 +194,8 @@ def _keys(path: Path, warnings: list[str]) -> dict[str, list[str]]:
             raise InputError(f"{path}:{number}: {key}: no value, expected one")
         found[key] = [word for _, word in words[at:end]]
         at = end
+    if unknown > SHOWN:
+        warnings.append(f"{path}: {unknown - SHOWN:,} more unknown keys have no effect")
     return found
 
 

@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 
 from armillary.base.errors import InputError
+from armillary.base.pace import Pace
 from armillary.platform.topology.graph import Ints, Topology, ranges
 
 
@@ -18,6 +19,7 @@ def distances(topology: Topology, destination: int) -> Ints:
     found = np.full(topology.nodes, -1)
     # Breadth-first search from the destination, against the direction of links.
     found[destination] = 0
+    last = np.empty(topology.nodes, np.int64)
     first, order = topology.incoming
     frontier, step = np.array([destination]), 0
     while len(frontier):
@@ -25,7 +27,10 @@ def distances(topology: Topology, destination: int) -> Ints:
         links = order[ranges(first[frontier], first[frontier + 1] - first[frontier])]
         # Links that are down have bandwidth 0.
         tails = topology.tail[links[topology.bandwidth[links] > 0]]
-        tails = np.unique(tails[found[tails] < 0])
+        tails = tails[found[tails] < 0]
+        # Each once, of those that several links lead to: much faster than `np.unique`.
+        last[tails] = np.arange(len(tails))
+        tails = tails[last[tails] == np.arange(len(tails))]
         found[tails] = step
         # Nodes that do not forward are reached but not passed: NPUs in a Clos network.
         frontier = tails[topology.forwards[tails]]
@@ -69,7 +74,9 @@ def check_connected(topology: Topology) -> None:
                 raise unreachable(topology, *names(int(missing[0])))
         return
     # Otherwise reachability is not transitive: a way may need an NPU that does not forward.
+    pace = Pace(f"{topology.called}: reaching its NPUs", topology.npus, "destinations", "fewer NPUs")
     for destination in range(topology.npus):
+        pace.at(destination)
         missing = np.flatnonzero(distances(topology, destination)[: topology.npus] < 0)
         if len(missing):
             raise unreachable(topology, int(missing[0]), destination)

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from armillary.base.csv_text import CsvRows
 from armillary.base.document import read_text
 from armillary.base.errors import InputError
+from armillary.base.pace import Pace
 from armillary.platform.topology.graph import Bools, Ints, Topology
 from armillary.platform.topology.reach import distances, unreachable
 
@@ -131,7 +132,9 @@ class Shortest(Routing):
         targets, starts = np.unique(destination[by_destination], return_index=True)
         # split leaves one empty group where there are no messages at all.
         groups = np.split(by_destination, starts[1:])[: len(targets)]
-        for target, group in zip(targets.tolist(), groups, strict=True):
+        pace = Pace(f"{self.topology.called}: routes", len(targets), "destinations", "fewer NPUs")
+        for number, (target, group) in enumerate(zip(targets.tolist(), groups, strict=True)):
+            pace.at(number)
             first, links = self._table(target)
             who, at, step = group, source[group], 0
             # All messages to one destination advance together, a hop per round.
