@@ -34,6 +34,16 @@ def test_the_best_is_what_train_says() -> None:
     assert again.step_time_s == best.step_time_s and again.memory == best.memory
 
 
+def test_a_plan_says_where_train_would_take_another_software() -> None:
+    plans = [{"sharding": "fsdp"}, {"tp": 8}]
+    for each in armillary.plan("llama-2-7b", "8xa100", among=plans, **SMALL).plans:
+        keys = keys_of(each.plan)
+        alone = armillary.train("llama-2-7b", "8xa100", **keys)
+        same = alone.software.name == each.software.name
+        assert same == (keys["data"]["sharding"] != "fsdp")
+        assert any(f"takes {alone.software.name}" in said for said in each.assumptions) != same
+
+
 def test_plans_of_a_file_are_ranked(tmp_path) -> None:
     path, out = tmp_path / "plans.json", tmp_path / "ranked.json"
     plans = [{"tp": 8}, {"tp": 2, "microbatch": 2}, {"tp": 3}, {"pp": 2, "virtual": 2}]
