@@ -16,7 +16,7 @@ from armillary.base.units import format_bytes, format_time
 from armillary.compute.machine import Machine, machine_of
 from armillary.explore.search.bound import StepBound
 from armillary.explore.sweep.memory import needed
-from armillary.explore.training.candidates import candidates, why_none
+from armillary.explore.training.candidates import candidates, left_out, why_none
 from armillary.explore.training.defaults import completed, with_recipe, with_sequence
 from armillary.explore.training.parts import parts_of
 from armillary.explore.training.plan_keys import nested
@@ -222,6 +222,7 @@ def plan(
     plan_of(whole, found)  # wrong keys are refused before any is tried
     whole, scaled = with_recipe(whole, used.name, found.device)
     assumed += scaled
+    assumed += [said for said in (left_out(read, found, whole),) if said]
     ways = [whole] if named else _shardings(whole, used)
     searched = _searched(
         read, found, used, whole, ways, top, tuple(assumed), tell, seen or (lambda plan, time: None), within
