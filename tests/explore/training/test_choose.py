@@ -10,8 +10,11 @@ from click.testing import CliRunner
 import armillary
 from armillary.base.errors import InputError
 from armillary.cli import main
+from armillary.compute.machine import machine_of
 from armillary.explore.training import choose
 from armillary.explore.training.among import read_plans
+from armillary.explore.training.candidates import left_out
+from armillary.workload.models import model_of
 from armillary.workload.plan.request import keys_of
 
 SMALL = {"batch": 16, "sequence": 1024, "recompute": "none"}
@@ -32,6 +35,25 @@ def test_the_best_is_what_train_says() -> None:
     keys = keys_of(best.plan)
     again = armillary.train("llama-2-7b", "8xa100", software=best.software.name, **keys)
     assert again.step_time_s == best.step_time_s and again.memory == best.memory
+
+
+def test_a_plan_says_where_train_would_take_another_software() -> None:
+    plans = [{"sharding": "fsdp"}, {"tp": 8}]
+    for each in armillary.plan("llama-2-7b", "8xa100", among=plans, **SMALL).plans:
+        keys = keys_of(each.plan)
+        alone = armillary.train("llama-2-7b", "8xa100", **keys)
+        same = alone.software.name == each.software.name
+        assert same == (keys["data"]["sharding"] != "fsdp")
+        assert any(f"takes {alone.software.name}" in said for said in each.assumptions) != same
+
+
+def test_a_batch_that_few_numbers_of_replicas_divide_is_told() -> None:
+    model, racks = model_of("gpt-oss-120b"), machine_of("2xgb300-nvl72")
+    said = {batch: left_out(model, racks, {"batch": batch}) for batch in (36, 1008, 1024)}
+    # 1,008 is 7 x 144.
+    assert "multiple of 3 of the 8 numbers" in said[1024] and "batch 1,008 of all" in said[1024]
+    assert not said[1008] and not said[36]
+    assert not left_out(model, machine_of("16xdgx-h100"), {"batch": 1000 * 128 + 64})
 
 
 def test_plans_of_a_file_are_ranked(tmp_path) -> None:

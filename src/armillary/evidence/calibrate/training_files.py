@@ -86,7 +86,8 @@ def calibrate(
         return base.changed({name: getattr(recipe.start, name) for name in recipe.names})
 
     known = [case for case in cases if _possible(case, start)]
-    distinct = sample(_distinct(known))
+    plans = _plans(known)
+    distinct = sample([_middle(rows) for rows in plans.values()])
     if len(distinct) < LEAST:
         raise InputError(f"{len(distinct)} plans: expected at least {LEAST} to fit {', '.join(recipe.names)}")
     whole = fit(distinct, start, recipe.names, rounds=rounds)
@@ -102,9 +103,8 @@ def calibrate(
     near = changed(start, whole.constants)
     in_sample = mean_error(residuals(known, near))
     devices = sorted({MACHINES[case.machine].device for case in known})
-    return Calibrated(
-        whole.constants, len(known), in_sample, held, folds, spread_of(distinct, held, near), devices
-    )
+    spread = spread_of(distinct, held, [plans[_plan(case)] for case in distinct], near)
+    return Calibrated(whole.constants, len(known), in_sample, held, folds, spread, devices)
 
 
 def changed(start: Callable[[Case], Constants], values: Mapping[str, float]) -> Callable[[Case], Constants]:
@@ -134,10 +134,18 @@ def _possible(case: Case, start: Callable[[Case], Constants]) -> bool:
     return True
 
 
-def _distinct(cases: Iterable[Case]) -> list[Case]:
+def _plans(cases: Iterable[Case]) -> dict[str, list[Case]]:
+    """Return the rows of each plan, by `_plan`."""
     found: dict[str, list[Case]] = {}
     for case in cases:
-        assert case.model is not None
-        key = json.dumps([case.machine, case.npus, case.model.model_dump_json(), case.plan], sort_keys=True)
-        found.setdefault(key, []).append(case)
-    return [sorted(each, key=Case.seconds)[len(each) // 2] for each in found.values()]
+        found.setdefault(_plan(case), []).append(case)
+    return found
+
+
+def _plan(case: Case) -> str:
+    assert case.model is not None
+    return json.dumps([case.machine, case.npus, case.model.model_dump_json(), case.plan], sort_keys=True)
+
+
+def _middle(rows: Sequence[Case]) -> Case:
+    return sorted(rows, key=Case.seconds)[len(rows) // 2]

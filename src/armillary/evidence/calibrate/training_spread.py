@@ -2,7 +2,8 @@
 
 The variance of ln(measured / predicted) is a sum: of all steps, of mixtures of experts, and of what a step exposes of
 communication and waiting, by the square of its share. Its parts are those under which the residuals of rows that were
-held out are likeliest; then all are scaled so that 9 of 10 residuals lie within the 90 % interval.
+held out are likeliest; then all are scaled so that 9 of 10 rows lie within the 90 % interval, those of one plan one by
+one: plans that many measured are those that the next row will be of, too.
 """
 
 from __future__ import annotations
@@ -25,13 +26,17 @@ MOST = 0.5
 
 
 def spread_of(
-    cases: Sequence[Case], residuals: Floats, constants: Callable[[Case], Constants]
+    cases: Sequence[Case],
+    residuals: Floats,
+    rows: Sequence[Sequence[Case]],
+    constants: Callable[[Case], Constants],
 ) -> dict[str, float]:
     """Return the spread of a software, as its file has it.
 
     Args:
         cases: Rows of different plans.
         residuals: (cases) ln of predicted over measured, each by constants that have not seen it.
+        rows: (cases) all rows of each plan.
         constants: Of a case.
     """
     from scipy.optimize import minimize
@@ -52,6 +57,11 @@ def spread_of(
         return float(np.sum(np.log(sigma) + 0.5 * (known / sigma) ** 2) + 0.5 * np.sum((logs - usual) ** 2))
 
     best = minimize(unlikely, np.log([0.06, 0.2, 0.1]), method="Nelder-Mead").x
-    scale = float(np.quantile(np.abs(residuals) / deviation(best), 0.9) / NORMAL)
+    wide = [
+        abs(off + np.log(case.seconds() / row.seconds())) / sigma
+        for case, off, sigma, own in zip(cases, residuals, deviation(best), rows, strict=True)
+        for row in own
+    ]
+    scale = float(np.quantile(wide, 0.9) / NORMAL)
     step, exposes, mixture = (max(LEAST, scale * float(each)) for each in np.exp(best))
     return vars(Spread(step, exposes, mixture if experts.any() else 0.0))

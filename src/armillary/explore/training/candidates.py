@@ -35,15 +35,39 @@ def candidates(model: Model, machine: Machine, given: Mapping[str, Any]) -> list
 
 def why_none(model: Model, machine: Machine, given: Mapping[str, Any]) -> str:
     """Return why no plan agrees with the keys that are given, with the batch that is nearest to one that does."""
-    batch, micro = given["batch"], given.get("microbatch", 1)
+    batch, steps = given["batch"], _steps(model, machine, given)
+    if not steps:
+        return _in_the_way(model, machine, given)
+    near = min((max(1, round(batch / step)) * step for step in steps), key=lambda each: abs(each - batch))
+    return f"no number of replicas divides the batch, expected a multiple of {min(steps)} (nearest: {near:,})"
+
+
+def left_out(model: Model, machine: Machine, given: Mapping[str, Any]) -> str:
+    """Return how few numbers of replicas divide a batch that is large enough for all, if most do not; else "".
+
+    Racks have 72 devices, and batches are powers of two: what is left may be plans that nobody would run.
+    """
+    batch, all_ = given["batch"], machine.npus * given.get("microbatch", 1)
+    if batch < all_ or batch % all_ == 0:
+        return ""
+    steps = _steps(model, machine, given)
+    some = sum(batch % step == 0 for step in steps)
+    near = round(batch / lcm(*steps)) * lcm(*steps)
+    if not near or 2 * some >= len(steps):
+        return ""
+    return (
+        f"batch {batch:,} is a multiple of {some} of the {len(steps)} numbers of replicas that "
+        f"{machine.npus:,} devices allow, batch {near:,} of all"
+    )
+
+
+def _steps(model: Model, machine: Machine, given: Mapping[str, Any]) -> set[int]:
+    """Return the samples of a microbatch of all replicas, for each number of them that model and machine allow."""
+    micro = given.get("microbatch", 1)
     # All numbers of replicas and microbatches divide this batch.
     every = candidates(model, machine, {**given, "batch": machine.npus * lcm(micro, *MICROBATCHES)})
     shared = {prod(each["parallel"][axis] for axis in ("tp", "pp", "cp")) for each in every}
-    if not shared:
-        return _in_the_way(model, machine, given)
-    steps = {machine.npus // size * micro for size in shared}
-    near = min((max(1, round(batch / step)) * step for step in steps), key=lambda each: abs(each - batch))
-    return f"no number of replicas divides the batch, expected a multiple of {min(steps)} (nearest: {near:,})"
+    return {machine.npus // size * micro for size in shared}
 
 
 def _in_the_way(model: Model, machine: Machine, given: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +16,7 @@ from armillary.base.units import format_bytes, format_time
 from armillary.compute.machine import Machine, machine_of
 from armillary.explore.search.bound import StepBound
 from armillary.explore.sweep.memory import needed
-from armillary.explore.training.candidates import candidates, why_none
+from armillary.explore.training.candidates import candidates, left_out, why_none
 from armillary.explore.training.defaults import completed, with_recipe, with_sequence
 from armillary.explore.training.parts import parts_of
 from armillary.explore.training.plan_keys import nested
@@ -214,7 +214,8 @@ def plan(
         among = [with_sequence(read, merged(given, nested(each)))[0] for each in among]
     given, assumed = with_sequence(read, given)
     if among is not None:
-        return _ranked(read, found, given, list(among), software, top, tuple(assumed), tell)
+        ranked = _ranked(read, found, given, list(among), software, top, tuple(assumed), tell)
+        return ranked if software else _named(ranked, found)
     used = software_on(software or usual(found.software, given), found)
     if not software:
         assumed.append(f"software {used.name}: {used.title}")
@@ -223,10 +224,25 @@ def plan(
     plan_of(whole, found)  # wrong keys are refused before any is tried
     whole, scaled = with_recipe(whole, used.name, found.device)
     assumed += scaled
+    assumed += [said for said in (left_out(read, found, whole),) if said]
     ways = [whole] if named else _shardings(whole, used)
-    return _searched(
+    searched = _searched(
         read, found, used, whole, ways, top, tuple(assumed), tell, seen or (lambda plan, time: None), within
     )
+    return searched if software else _named(searched, found)
+
+
+def _named(choice: Choice, machine: Machine) -> Choice:
+    """Say of plans which software they were compared in, where `armillary.train` would take another for them."""
+    plans = []
+    for each in choice.plans:
+        own, usually = each.software.name, usual(machine.software, each.step.plan)
+        said = (
+            f"all plans are compared in {own}; for this one `armillary train` takes {usually}, unless --software {own} "
+            "is given"
+        )
+        plans.append(each if own == usually else replace(each, assumptions=(*each.assumptions, said)))
+    return replace(choice, plans=tuple(plans))
 
 
 def _ranked(
