@@ -8,11 +8,11 @@ from armillary.compute.gpu.attention import TILE, TUNED
 from armillary.compute.gpu.device import Gpu
 from armillary.compute.gpu.gemm import (
     ACCUMULATION,
-    CACHED,
     ELEMENT,
     EVICTION,
     LEAST_DEPTH,
     MOST_RESIDENT,
+    MOST_SHARED,
     RESIDENT,
     RETAINED,
     SPLIT_TURNS,
@@ -62,19 +62,22 @@ def one(
     least = max(2.0, element)
     left, right = m * k * element * batch, k * n * element * batch
     result = m * n * min(written, least) * batch
-    moved = left + right + result
+    known = moved = left + right + result
     if gpu.cache:
         room = RETAINED * gpu.cache
         once = 1 / (1 + (moved / room) ** EVICTION)
         again = 0.0 if copies == inf else 1 / (1 + ((left + copies * right + result) / room) ** EVICTION)
         moved -= ((left + result) * once + right * again) * (1 - 1 / fit.cached)
-    moved /= memory
-    best, chosen, pause = inf, None, 0.0
+        known -= (left + result) * once * (1 - 1 / fit.cached)
+    moved, known = moved / memory, known / memory
+    known += fit.ramp * known / (known + fit.ramp)
+    least_estimate, best, chosen, pause = inf, inf, None, 0.0
     for rows, columns, share in gpu.tiles:
         units = gpu.sms // share
         tiles = ceil(m / rows) * ceil(n / columns) * batch
         for parts in SPLITS:
-            if parts > 1 and (k / parts < LEAST_DEPTH or tiles * (parts - 1) >= SPLIT_TURNS * units):
+            least_depth = max(LEAST_DEPTH, fit.part) if tiles > units else LEAST_DEPTH
+            if parts > 1 and (k / parts < least_depth or tiles * (parts - 1) >= SPLIT_TURNS * units):
                 continue
             step = gpu.depth / element
             depth = ceil(k / parts / step) * step
@@ -94,11 +97,22 @@ def one(
             limits = (compute, feed, latency, fetched)
             idle = (waves - 1) * ends * (1 - fit.overlap)
             time = overlapped(limits, idle, fit.sharp) + ends
+            summed = 0.0
             if parts > 1:
-                time += fit.split + parts * m * n * batch * 8 / (memory * CACHED)
-            if time < best:
-                best, chosen, pause = time, limits, idle
+                summed = fit.split + parts * m * n * batch * 8 / (memory * fit.cached)
+            estimate = time = time + summed
+            if gpu.shared:
+                on = min(max(gpu.shared // (rows * columns), 1), MOST_SHARED)
+                full = ceil(turns / on) * on / turns if turns > 1 else 1
+                waited = (compute * full, feed * full, latency, known)
+                estimate = overlapped(waited, idle, fit.sharp) + ends + summed
+            if estimate < least_estimate:
+                least_estimate, best, chosen, pause = estimate, time, limits, idle
     busy = 2 * m * n * k * batch / rate
+    clocked = best * (1 + fit.drop * busy / (busy + fit.after))
+    if fit.vector and m == batch == 1:
+        row = smooth((k * fit.vector_step / 64 / sustained, chosen[3]), fit.sharp)
+        clocked = min(clocked, row + fit.vector)
     slower = 1.0
     if loaded and gpu.power:
         share = clocks(gpu, chosen[0] / narrow / best)
@@ -106,7 +120,7 @@ def one(
         before, after = (overlapped(each, pause, fit.sharp) for each in (chosen, stretched))
         slower = (best - before + after) / best
     added = m * n * max(written - least, 0) * batch / memory * ACCUMULATION
-    best = best * (1 + fit.drop * busy / (busy + fit.after)) * slower + added + fit.launch
+    best = clocked * slower + added + fit.launch
     if fit.cast:
         best += fit.cast + m * k * batch * (2 + element) / (gpu.bandwidth * fit.cast_memory)
     return best

@@ -61,7 +61,7 @@ def test_a_file_is_read_by_pass(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "device", "dense", "grouped"),
-    [("b200_bf16_ceperm.json", "b200", 0.06, 0.12), ("a100_pcie.json", "a100-pcie", 0.05, 0.16)],
+    [("b200_bf16_ceperm.json", "b200", 0.06, 0.12), ("a100_pcie.json", "a100-pcie", 0.05, 0.2)],
 )
 def test_measured_kernels_under_load_are_near(
     shared: Path, name: str, device: str, dense: float, grouped: float

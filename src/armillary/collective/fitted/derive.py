@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from armillary.collective.fitted.mechanism import GATHER, MESSAGE_LL, SHARING, Line, Mechanism, Outer
+from armillary.collective.fitted.mechanism import (
+    GATHER,
+    MESSAGE_LL,
+    SHARING,
+    Line,
+    Mechanism,
+    Outer,
+    ll128_between,
+    ll128_inside,
+)
 from armillary.collective.fitted.model import CollectiveFit
 from armillary.collective.fitted.sheet import DataSheet
-from armillary.collective.fitted.tuning import LL, LL128, NVLS, PCIE, SIMPLE, has_ll128
-
-_LL128 = (2.0, 0.65)
-"""Hop of LL128 by that of LL, and its bandwidth by that of Simple, where a sibling has none: as on A100 and H100."""
+from armillary.collective.fitted.tuning import LL128, NVLS, PCIE, has_ll128
 
 
 def derive(name: str, sheet: DataSheet, sibling: CollectiveFit) -> CollectiveFit:
@@ -48,8 +54,7 @@ def _mechanism(known: Mechanism, sheet: DataSheet, sibling: DataSheet) -> Mechan
         if name != NVLS or sheet.reduces
     }
     if has_ll128(sheet) and LL128 not in lines:
-        hop, share = _LL128
-        lines[LL128] = Line(lines[SIMPLE].overhead, hop * lines[LL].hop, share * lines[SIMPLE].bandwidth)
+        lines[LL128] = ll128_inside(lines)
     sharing = known.sharing
     if sheet.mesh:
         sharing = mesh_sharing(sheet)
@@ -82,6 +87,5 @@ def networked(known: Mechanism, sheet: DataSheet, other: DataSheet) -> dict[str,
         name: outer._replace(bandwidth=outer.bandwidth * faster) for name, outer in known.network.items()
     }
     if found and LL128 not in found:
-        hop, share = _LL128
-        found[LL128] = Outer(hop * found[LL].step, hop * found[LL].hop, share * found[SIMPLE].bandwidth)
+        found[LL128] = ll128_between(found)
     return found

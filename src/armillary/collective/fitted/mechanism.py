@@ -51,6 +51,11 @@ _CHANNELS, _CHANNEL_BYTES = 32, 16 * 2**20
 """Channels that messages share out, and bytes of a message for which it gets one more (sendrecv of xxrjun)."""
 
 
+_LL128_HOP, _LL128_BANDWIDTH = 2.0, 0.65
+"""Hop of LL128 by that of LL, and its bandwidth by that of Simple, where none was measured: as on A100 and H100."""
+LL128_ACROSS, LL128_DATA = 4 / 14, 120 / 128
+"""Between nodes, by those of Simple where none was measured: a hop of LL128 (4 of 14 us in NCCL's table hwLatencies),
+and its bandwidth, as 120 of 128 bytes are data."""
 _RAMPED = 16 * 2**10
 """Bytes at which half of `ramp` is there: times of all measured devices rise between 8 and 64 KiB."""
 
@@ -183,7 +188,7 @@ def work(
 
 def spent(mechanism: Mechanism, each: Work, operation: str, members: int, nodes: int) -> tuple[float, float]:
     """Return (latency, transfer) in ns of one line."""
-    line = mechanism.lines[each.line]
+    line = mechanism.lines.get(each.line) or ll128_inside(mechanism.lines)
     slower = mechanism.slower(each.line, operation, members // nodes)
     sent = each.sent + each.own * mechanism.own.get(operation, 0.0)
     inside = slower * sent / line.bandwidth
@@ -208,11 +213,23 @@ def spent(mechanism: Mechanism, each: Work, operation: str, members: int, nodes:
         # Latency is what is left when the links are not busy.
         waited = line.hop * each.hops
         return overhead + _joined(waited, inside, _OVERLAP) - inside, inside
-    outer = mechanism.network[_outer(each.line, operation, members)]
+    outer = mechanism.network.get(_outer(each.line, operation, members)) or ll128_between(mechanism.network)
     at_nic = each.nic / outer.bandwidth
     transfer = max(inside, at_nic)
     transfer *= _joined(1.0, min(inside, at_nic) / transfer, _SHARP)
     return overhead + outer.step * each.hops + outer.hop * each.across, transfer
+
+
+def ll128_inside(lines: Mapping[str, Line]) -> Line:
+    """Return the line of LL128 within a node where none was measured."""
+    simple = lines[SIMPLE]
+    return Line(simple.overhead, _LL128_HOP * lines[LL].hop, _LL128_BANDWIDTH * simple.bandwidth)
+
+
+def ll128_between(network: Mapping[str, Outer]) -> Outer:
+    """Return the line of LL128 between nodes where none was measured."""
+    simple = network[SIMPLE]
+    return Outer(_LL128_HOP * network[LL].step, LL128_ACROSS * simple.hop, LL128_DATA * simple.bandwidth)
 
 
 def _joined(one: float, other: float, sharp: float) -> float:

@@ -41,7 +41,7 @@ _HOST, _LL_SHARE_HOST = 24.0, 1 / 2
 cards, before 512 KiB on 4, between 0.5 and 1 MiB on 8, on L40S (PCIe 4) as on RTX PRO 6000 (PCIe 5)."""
 _TREE_LL128_SHARE = 7 / 9
 _NVLS_SHARE = 0.85 * 5 / 6
-_NVLS_FROM = 8
+NVLS_FROM = 8
 """Members from which the switch reduces: 4 H100 of a node take the time of a ring (xxrjun), 8 do not."""
 _NETWORK_OVERHEAD = 1000.0
 """ns that posting to the network adds to each step inside a node, three times for Simple."""
@@ -87,7 +87,7 @@ def choose(operation: str, per_node: int, nodes: int, size: float, sheet: DataSh
     steps = ring_steps(operation, members)
     across = 0 if nodes == 1 else (2 * nodes if operation == "all-reduce" else nodes - 1)
     for protocol in PROTOCOLS:
-        if protocol == LL128 and not has_ll128(sheet):
+        if protocol == LL128 and not has_ll128(sheet, nodes):
             continue
         base, *hops = _RING[protocol]
         extra = 0.0 if nodes == 1 else _NETWORK_OVERHEAD * (3 if protocol == SIMPLE else 1)
@@ -109,7 +109,7 @@ def choose(operation: str, per_node: int, nodes: int, size: float, sheet: DataSh
             }
             latency = base + 2 * ((per_node - 1) * hops[kind] + tree_depth(nodes) * hops[2])
             found[Choice("tree", protocol)] = latency + 2 * size / rate[protocol]
-    if nvls and operation == "all-reduce" and per_node >= _NVLS_FROM and nodes == 1:
+    if nvls and operation == "all-reduce" and per_node >= NVLS_FROM and nodes == 1:
         found[Choice(NVLS, SIMPLE)] = _NVLS_LATENCY + size / (bus * _NVLS_SHARE)
     return min(found, key=found.__getitem__)
 
@@ -118,6 +118,6 @@ PCIE = 100.0
 """GB/s of a link below which it is PCIe: 64 of generation 5 x16, 128 of 6; NVLink began at 150."""
 
 
-def has_ll128(sheet: DataSheet) -> bool:
-    """Return whether LL128 is used: only over NVLink; on Blackwell no measured time shows it."""
-    return sheet.link >= PCIE and sheet.generation != "blackwell"
+def has_ll128(sheet: DataSheet, nodes: int = 1) -> bool:
+    """Return whether LL128 is used: only over NVLink; within a node of Blackwell no measured time shows it."""
+    return sheet.link >= PCIE and (nodes > 1 or sheet.generation != "blackwell")

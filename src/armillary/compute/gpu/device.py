@@ -52,6 +52,10 @@ class GemmFit:
         again: Share of the operands that waves of tiles read again, past the cache, that comes from the memory; 0 where
             a library orders tiles so that waves share their operands.
         ramp: s that the memory loses until it is at its rate: a GEMM that moves little data reaches half of it.
+        part: Least elements of k in a part where tiles of the whole k keep all units busy, before a library cuts k; 0:
+            no more than elsewhere.
+        vector: s of a GEMM of one row, by kernels without tiles; 0: there are none.
+        vector_step: s that 64 of k take in them at least.
     """
 
     rate: float
@@ -71,6 +75,9 @@ class GemmFit:
     cached: float = 1.0
     again: float = 0.0
     ramp: float = 0.0
+    part: float = 0.0
+    vector: float = 0.0
+    vector_step: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -135,6 +142,8 @@ class Gpu:
         tiles: Rows and columns of the tiles of GEMMs, and the SMs that share one.
         depth: Bytes of k in a step.
         load: Bytes at multiples of which rows must begin to be read at full rate; 1: anywhere (compilers pad).
+        shared: Results of the tiles that a library takes to share an SM, when it counts full waves; 0: its kernels
+            take one tile after another.
         gemm: Constants by precision.
         attention: Constants by precision.
         layouts: Time of ``input`` and ``weight`` gradients and of ``grouped`` GEMMs over that of a forward one of
@@ -167,6 +176,7 @@ class Gpu:
     share: float
     launch: float
     load: int = 16
+    shared: int = 0
     factors: Factors = field(default_factory=Factors)
     like: str = ""
     derived: bool = False
@@ -257,6 +267,7 @@ def _read(path: Path, below: tuple[str, ...]) -> Gpu:
         tiles=reader.tiles(base.tiles if base else None),
         depth=reader.count(("depth",), base.depth if base else None),
         load=reader.count(("load",), base.load if base else Gpu.load),
+        shared=reader.count(("shared",), base.shared if base else Gpu.shared, 0),
         gemm=reader.fits("gemm", GemmFit, dict(base.gemm) if base else {}),
         attention=reader.fits("attention", AttentionFit, dict(base.attention) if base else {}),
         layouts=reader.layouts(base.layouts if base else {}),

@@ -25,7 +25,8 @@ SPREADS = (
 )  # fmt: skip
 """Classes of kernels with one spread each; GEMMs of less than 20 us are short."""
 _TIMES = (
-    "step", "tile", "launch", "after", "split", "cast", "ramp", "score", "backward_score", "context_launch",
+    "step", "tile", "launch", "after", "split", "cast", "ramp", "vector", "vector_step", "score",
+    "backward_score", "context_launch",
 )  # fmt: skip
 _SHARES = (
     "rate", "memory", "drop", "cast_memory", "backward_rate", "sustained", "area", "overlap", "again",
@@ -69,9 +70,9 @@ class Reader:
             self.reject((key,), value, "a text")
         return str(value)
 
-    def count(self, path: KeyPath, default: int | None = None) -> int:
-        """Return a whole number of 1 or more."""
-        return self.document.whole(path, self._get(path, default), 1)
+    def count(self, path: KeyPath, default: int | None = None, least: int = 1) -> int:
+        """Return a whole number of `least` or more."""
+        return self.document.whole(path, self._get(path, default), least)
 
     def peaks(self) -> dict[str, float]:
         """Return FLOP/s by precision, of which bf16 must be there."""

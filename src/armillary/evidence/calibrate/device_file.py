@@ -14,9 +14,10 @@ from armillary.evidence.calibrate.gemm import LEAST_NS, Errors, Fitted
 
 # Constants in seconds; the others are shares, but for `sharp`.
 _TIMES = (
-    "step", "tile", "launch", "after", "split", "cast", "ramp", "score", "backward_score", "context_launch",
+    "step", "tile", "launch", "after", "split", "cast", "ramp", "vector", "vector_step", "score",
+    "backward_score", "context_launch",
 )  # fmt: skip
-_NUMBERS = ("sharp", "cached", "other", "backward_other")
+_NUMBERS = ("sharp", "cached", "part", "other", "backward_other")
 
 
 def gemm_keys(fit: GemmFit | AttentionFit) -> dict[str, Any]:
@@ -27,7 +28,7 @@ def gemm_keys(fit: GemmFit | AttentionFit) -> dict[str, Any]:
         # Casts exist only in precisions whose left operand is converted first.
         if each.name in ("cast", "cast_memory") and not getattr(fit, "cast", 0):
             continue
-        if each.name in ("again", "ramp") and not value:
+        if each.name in ("again", "ramp", "part", "vector", "vector_step") and not value:
             continue
         if each.name == "feed":
             found[each.name] = f"{value / 1e9:.4g} GB/s"

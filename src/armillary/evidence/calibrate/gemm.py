@@ -36,6 +36,7 @@ _FITTED = (
     "ramp",
 )  # fmt: skip
 _CAST = ("cast", "cast_memory")
+_VECTOR = ("vector", "vector_step")
 # Fitted to bf16, and taken from there by other precisions.
 _SHARED = ("area", "overlap", "cached")
 # Where operands are read again (`again`), clocks are those of bf16: alone they would take the blame for those reads, as
@@ -324,7 +325,7 @@ def _fit(
             "fitting needs scipy, which is not installed: pip install armillary[calibrate]"
         ) from error
     start = gpu.gemm_fit(precision)
-    names = tuple(free) or (*_FITTED, *(_CAST if start.cast else ()))
+    names = tuple(free) or (*_FITTED, *(_CAST if start.cast else ()), *(_VECTOR if start.vector else ()))
     if precision != "bf16" and not free:
         # What a tile hides and where operands lie has little to do with their precision.
         same = (*_SHARED, *(_CLOCKS if start.again else _RAMP))

@@ -10,9 +10,9 @@ from pathlib import Path
 from armillary.base.files import write_text
 from armillary.collective.fitted.derive import derive, networked
 from armillary.collective.fitted.model import SMALL
-from armillary.collective.fitted.read import plain_name, sheets
+from armillary.collective.fitted.read import load_fit, plain_name, sheets
 from armillary.collective.fitted.sheet import DataSheet
-from armillary.collective.fitted.tuning import GENERATIONS, PCIE
+from armillary.collective.fitted.tuning import GENERATIONS, NVLS, NVLS_FROM, PCIE
 from armillary.collective.fitted.write import text_of
 from armillary.evidence.calibrate import nccl
 from armillary.evidence.calibrate.nccl_tables import read_file
@@ -118,6 +118,12 @@ def _file(
         # A copy of the data sheet, which says why it differs.
         sheet = sheet.model_copy(update={"nic": nic, "source": f"{sheet.source}; NICs of {title}"})
     fit = nccl.fit_cluster(name, sheet, samples, sources)
+    if sheet.reduces and max(sample.per_node for sample in samples) < NVLS_FROM:
+        # The switch was not measured: too few members. It is that of the sibling.
+        known = load_fit(sheet.sibling).mechanism
+        assert known is not None and fit.mechanism is not None
+        line = known.lines[NVLS]
+        fit = replace(fit, mechanism=replace(fit.mechanism, lines={**fit.mechanism.lines, NVLS: line}))
     return name, text_of(fit, title, None if nic else device)
 
 

@@ -17,6 +17,7 @@ from armillary.collective.fitted.derive import mesh_sharing
 from armillary.collective.fitted.mechanism import (
     CROWDED,
     GATHER,
+    LL128_DATA,
     MESSAGE,
     MESSAGE_LL,
     SEND,
@@ -45,6 +46,11 @@ _FAR = 3.0
 """Deviations, in units of `NOISE`, beyond which a time counts less."""
 _ROUNDS, _SETTLED = 40, 1e-5
 _STEP = 1e-4
+_LL128_HOP = 4000.0
+"""ns of a hop of LL128 between nodes (NCCL 2.27 to 2.29, src/graph/tuning.cc, hwLatencies)."""
+_TELLS = 2**20
+"""Bytes below which a time between nodes tells what hops take: fitted to H100 from 32 MiB on, one of LL128 was 1.4 us,
+and rings of 16,384 members took a quarter of their time without that protocol."""
 
 Key = tuple[str, str]
 """(line, field), (network line, field) with the line's name in brackets, or (part, name of a number)."""
@@ -85,7 +91,7 @@ def usual(sheet: DataSheet, nvls: bool) -> Mechanism:
     }
     network = {
         LL: Outer(1200.0, 8000.0, 0.25 * nic),
-        LL128: Outer(3000.0, 10000.0, 0.9 * nic * 120 / 128),
+        LL128: Outer(3000.0, _LL128_HOP, 0.9 * nic * LL128_DATA),
         SIMPLE: Outer(6000.0, 15000.0, 0.9 * nic),
         MESSAGE: Outer(10000.0, 20000.0, 0.9 * nic),
         SEND: Outer(0.0, 15000.0, 0.5 * nic),
@@ -146,7 +152,7 @@ def with_constants(mechanism: Mechanism, values: Mapping[Key, float]) -> Mechani
 
     outer = {name: Outer(*fields(f"network {name}", line)) for name, line in mechanism.network.items()}
     if LL128 in outer:
-        outer[LL128] = outer[LL128]._replace(bandwidth=outer[SIMPLE].bandwidth * 120 / 128)
+        outer[LL128] = outer[LL128]._replace(bandwidth=outer[SIMPLE].bandwidth * LL128_DATA)
     return Mechanism(
         {name: Line(*fields(f"lines {name}", line)) for name, line in mechanism.lines.items()},
         outer,
@@ -182,8 +188,11 @@ def fit_mechanism(
         prior_spread: Standard deviation of the logarithm of its constants.
         inside: A constant that would end at its largest value stays at its prior instead.
     """
-    found = _solved(samples := list(samples), sheet, start, prior_spread, frozenset())
+    samples = list(samples)
     held: frozenset[Key] = frozenset()
+    if all(sample.nodes == 1 or sample.size >= _TELLS for sample in samples):
+        held = frozenset({(f"network {LL128}", "hop")})
+    found = _solved(samples, sheet, start, prior_spread, held)
     # A bandwidth at that of the data sheet stands for something else that is too slow.
     while inside and (more := frozenset(_at_most(found.mechanism, sheet, start)) - held):
         held |= more
