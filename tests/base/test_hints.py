@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from armillary.base.errors import InputError, nearest
-from armillary.base.hints import SYNONYMS, whole_number
+from armillary.base.hints import SYNONYMS, one_line, whole_number
 from armillary.base.units import parse_bandwidth, parse_bytes, parse_flops, parse_time
 from armillary.compute.gpu.device import gpu_names
 from armillary.platform.files.topology_schema import KINDS
@@ -88,3 +88,8 @@ def test_a_hugging_face_name_says_what_to_give() -> None:
         load_model("meta-llama/Llama-3.1-9B")
     with pytest.raises(InputError, match="no such file"):
         load_model("models/mine.yaml")
+
+
+def test_a_message_stays_short_where_characters_are_spelled_out() -> None:
+    shown = one_line("schema is '" + "\u202e" * 5000 + "', expected another")
+    assert len(shown) < 1500 and shown.startswith("schema is '\\u202e") and shown.endswith("expected another")

@@ -17,7 +17,10 @@ COLLECTIVE = "workload: {collective: all-reduce, size: 64 KiB}\n"
 DIMENSIONS = (
     "platform: {network: [{topology: Ring, size: 4, bandwidth: 50 GB/s, latency: 1 us}]}\nprofile: %s\n"
 )
-GRAPH = "platform: {topology: {kind: leaf-spine, leaves: 2, spines: 1, npus_per_leaf: 2, bandwidth: 50 GB/s, latency: 1 us}}\n"
+GRAPH = (
+    "platform: {topology: {kind: leaf-spine, leaves: 2, spines: 1, npus_per_leaf: 2, bandwidth: 50 GB/s, "
+    "latency: 1 us}}\n"
+)
 
 
 class Clock:

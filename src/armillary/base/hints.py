@@ -63,12 +63,16 @@ _FIRST, _LAST = 700, 500
 
 def one_line(message: str) -> str:
     """Return `message` on one line that any terminal can show; a long one, which quotes a value, loses its middle."""
-    if len(message) > _FIRST + _LAST:
-        message = f"{message[:_FIRST]} … {message[-_LAST:]}"
     # A newline and a tab command nothing, but are no part of one line.
-    return re.sub(
-        f"{COMMANDS.pattern}|[\t\n]", lambda found: found[0].encode("unicode_escape").decode(), message
+    spelled = re.sub(
+        f"{COMMANDS.pattern}|[\t\n]", lambda found: found[0].encode("unicode_escape").decode(), _cut(message)
     )
+    # Again: what is spelled out is six times as long.
+    return _cut(spelled)
+
+
+def _cut(message: str) -> str:
+    return f"{message[:_FIRST]} … {message[-_LAST:]}" if len(message) > _FIRST + _LAST else message
 
 
 def nearest(
