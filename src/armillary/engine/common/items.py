@@ -85,8 +85,8 @@ class View:
         """Return communicator number -> its index in order of first use."""
         slots: dict[int, int] = self.kept.setdefault("slots", {})
         if not slots:
-            values, first = np.unique(self.call[self.call >= 0], return_index=True)
-            for call in values[np.argsort(first, kind="stable")].tolist():
+            called = self.call[self.call >= 0]
+            for call in called[np.sort(distinct_columns(called[None])[0])].tolist():
                 slots.setdefault(self.calls[call].comm, len(slots))
         return slots
 

@@ -256,7 +256,7 @@ class GridWorkload(PhysicalWorkload):
             call = view.call.copy()
             for rows in splits.values():
                 call[[item for item, _ in rows.values()]] = -1
-            plain.append([view.calls[j] for j in np.unique(call[call >= 0]).tolist()])
+            plain.append([view.calls[j] for j in np.flatnonzero(np.bincount(call[call >= 0])).tolist()])
         return plain
 
     def _calls(self, axis_set: int, group: int, views: list[int]) -> list[CollectiveCall]:

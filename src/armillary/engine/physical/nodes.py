@@ -191,7 +191,7 @@ def placed_view(view: View, graph: PlacedGraph, platform: Platform) -> tuple[Vie
 def _used(numbers: Ints, graph: PlacedGraph, packed: PhysicalNodes, own: Ints) -> tuple[list[int], Ints]:
     """Return the numbers of packed items that a graph has copies of, and those of its items, counted anew; -1 stays."""
     found = numbers[packed.item[graph.own][packed.item[graph.own] >= 0]]
-    used = np.unique(found[found >= 0])
+    used = np.flatnonzero(np.bincount(found[found >= 0]))
     number = np.full(int(numbers.max(initial=-1)) + 2, -1)
     number[used] = np.arange(len(used))
     return used.tolist(), number[numbers[own]]

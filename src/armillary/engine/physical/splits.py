@@ -19,6 +19,7 @@ from armillary.engine.common.items import View
 from armillary.engine.common.network import CollectiveCall, Communicator, Communicators
 from armillary.platform.model import Platform
 from armillary.trace import Graph, Trace
+from armillary.trace.columns import distinct_columns
 
 Rows = dict[int, tuple[int, tuple[int, ...]]]
 """Number of a collective in its communicator -> (item, splits)."""
@@ -57,9 +58,10 @@ def with_calls(view: View, joined: dict[int, CollectiveCall]) -> View:
     at = {key: len(view.calls) + place for place, key in enumerate(other)}
     calls, call = [*view.calls, *other.values()], view.call.copy()
     call[list(joined)] = [at[id(each)] for each in joined.values()]
-    used, place = np.unique(call[call >= 0], return_inverse=True)
+    called = call[call >= 0]
+    first, place = distinct_columns(called[None])
     call[call >= 0] = place
-    return replace(view, calls=[calls[j] for j in used.tolist()], call=call)
+    return replace(view, calls=[calls[j] for j in called[first].tolist()], call=call)
 
 
 def join(comm: int, members: list[Rows], sources: list[str]) -> dict[int, CollectiveCall]:
