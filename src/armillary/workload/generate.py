@@ -11,6 +11,7 @@ import numpy as np
 
 from armillary.base.allowed import SIMULATED, require
 from armillary.base.errors import InputError
+from armillary.base.garbage import uncollected
 from armillary.base.units import format_bytes
 from armillary.trace import Trace
 from armillary.trace.placing import graphs_of
@@ -39,6 +40,7 @@ MOST_NODES = 50_000_000
 """Most nodes of all distinct graphs together: they fit into tens of GB."""
 
 
+@uncollected()
 def generate(model: Model, plan: Plan) -> Trace:
     """Return the trace of `plan.iterations` training steps, or, with `plan.serve`, of prompts and answers.
 

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from armillary.base.errors import InputError
+from armillary.base.garbage import uncollected
 from armillary.convert.converted import Converted
 from armillary.convert.pytorch.device import read_device
 from armillary.convert.pytorch.host import read_host
 from armillary.convert.pytorch.job import convert_job
 from armillary.convert.pytorch.link import Linked, link
 from armillary.convert.pytorch.link_files import read_linked
-from armillary.convert.pytorch.records import read_text, uncollected
+from armillary.convert.pytorch.records import read_text
 
 
 @uncollected()

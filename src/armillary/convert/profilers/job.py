@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from armillary.base.errors import InputError
+from armillary.base.garbage import uncollected
 from armillary.base.units import format_count
 from armillary.convert.converted import Converted
 from armillary.convert.profilers.process import Recording
 from armillary.convert.profilers.ranks import number_ranks
 from armillary.convert.pytorch.device_only import without_host
 from armillary.convert.pytorch.job import convert_job
-from armillary.convert.pytorch.records import uncollected
 
 
 def job_of(inputs: Sequence[Path], read: Callable[[Path], Recording], expected: str) -> Converted:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from armillary.base.errors import InputError
-from armillary.convert.pytorch.records import Records, uncollected
+from armillary.base.garbage import uncollected
+from armillary.convert.pytorch.records import Records
 
 OPERATOR = frozenset(("cpu_op", "Operator", "operator"))
 ANNOTATION = frozenset(("user_annotation", "UserAnnotation"))

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from armillary.base.errors import InputError
+from armillary.base.garbage import uncollected
 from armillary.base.json_text import json_within
 from armillary.convert.pytorch.arguments import Arguments
-from armillary.convert.pytorch.records import Records, uncollected
+from armillary.convert.pytorch.records import Records
 
 SCHEMAS = ("1.0.1", "1.0.2", "1.0.3", "1.0.4", "1.1.0", "1.1.1")
 """Schemas that can be read, without the suffix after the dash (``-chakra.0.0.4``)."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from armillary.base.errors import InputError
 from armillary.base.files import replacing
+from armillary.base.garbage import uncollected
 from armillary.convert.pytorch.device import (
     CpuOp,
     DeviceOp,
@@ -24,7 +25,7 @@ from armillary.convert.pytorch.device import (
 from armillary.convert.pytorch.device_only import without_host
 from armillary.convert.pytorch.host import HostTrace, host_of, read_host
 from armillary.convert.pytorch.link import Linked, link
-from armillary.convert.pytorch.records import Records, read_text, uncollected
+from armillary.convert.pytorch.records import Records, read_text
 
 _ROWS: dict[str, Any] = {"ops": CpuOp, "calls": RuntimeCall, "kernels": DeviceOp, "waits": StreamWait}
 

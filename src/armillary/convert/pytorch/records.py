@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +18,6 @@ to 24 times its characters, so this bounds what one can take."""
 _LAST = 16
 """Characters before the end of a part in which the decoder finds that it is cut off."""
 _COMMA = re.compile(r"[ \t\n\r]*,")
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Pause garbage collection: the search for cycles among millions of new objects takes half of the time."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def read_text(path: str | Path) -> str:
