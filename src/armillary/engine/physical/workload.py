@@ -134,7 +134,7 @@ class PhysicalWorkload(ABC):
         """Nodes and views of `Paces`."""
         self.lines: tuple[Ints, dict[tuple[int, int], list[list[int]]]] = np.zeros(0, np.int64), {}
         """Classes of ranks, and the lines of `lines_of_classes`."""
-        self.rows_of_graphs: tuple[tuple[object, ...], list[Nodes], dict[str, Ints]] = (), [], {}
+        self.rows_of_graphs: tuple[tuple[object, ...] | None, list[Nodes], dict[str, Ints]] = None, [], {}
         """Tables that follow from graphs, by the ``id`` of these graphs' columns, with nodes that keep these alive."""
 
     @abstractmethod
