@@ -104,6 +104,7 @@ def test_it_is_read_or_refused(find: str, tmp_path: Path) -> None:
     [
         # 48 s and over 400 s of processor time before.
         ("ns3-config", fuzz_seeds.NS3 + "on " * 300_000),
+        ("goal", "num_ranks 1\nrank 0 {\n" + "/* " * 100_000 + "\n}\n"),
         ("stablehlo", "module {\n %0 = stablehlo.add %1, %2 : tensor<4xf32>" + " " * 300_000 + "x\n}\n"),
         ("stablehlo", "module {\n %0 = stablehlo.add %1, %2 : tensor<4xf32>" + " loc(" * 60_000 + "x)\n}\n"),
     ],

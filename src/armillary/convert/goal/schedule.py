@@ -27,7 +27,6 @@ from armillary.convert.goal.binary import is_binary, read_binary
 from armillary.convert.goal.operation import ANY, MOST_RANKS, Kind, Operation
 from armillary.trace.graph import LIMIT
 
-_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _LABEL = r"[a-zA-Z][a-zA-Z0-9_]*"
 _OPERATION = re.compile(
     rf"(?:(?P<label>{_LABEL})\s*:\s*)?(?:"
@@ -41,6 +40,16 @@ _RANK = re.compile(r"rank\s+(\d+)\s*\{", re.ASCII)
 _HINTED = 1000
 
 
+def _without_comments(text: str) -> str:
+    """Return a text whose comments are their line breaks; one without an end is none."""
+    parts, at = [], 0
+    # Not by a pattern: where many begin and none ends, that takes the square of the text.
+    while (begin := text.find("/*", at)) >= 0 and (end := text.find("*/", begin + 2)) >= 0:
+        parts += [text[at:begin], "\n" * text.count("\n", begin, end)]
+        at = end + 2
+    return "".join([*parts, text[at:]])
+
+
 def read_schedule(path: Path) -> list[list[Operation]]:
     """Return the operations of every rank, in the order of the file.
 
@@ -49,7 +58,7 @@ def read_schedule(path: Path) -> list[list[Operation]]:
     """
     if is_binary(path):
         return read_binary(path)
-    text = _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), read_text(path, "GOAL schedule"))
+    text = _without_comments(read_text(path, "GOAL schedule"))
     ranks: list[list[Operation]] | None = None
     seen: set[int] = set()
     rank, labels, total = -1, dict[str, int](), 0
