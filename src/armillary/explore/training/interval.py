@@ -26,7 +26,7 @@ ELSEWHERE = 0.1
 """Standard deviation that a device without rows of the software adds: the mean residuals of the dense steps of
 Megatron-Bridge on its five devices, by kernels alone, are 0.08 apart."""
 BORROWED = 0.1
-"""The same of software that takes the constants of another."""
+"""The same of software that takes the constants of another, and of plans with adapters."""
 LINKS = 0.53
 """The same of exposed communication that follows the links of a data sheet: root mean square of ln(time by fit / time
 by links) over the presets with fits, alone and eight of them, for the four common collectives of 64 MiB and 1 GiB.
@@ -37,7 +37,9 @@ def deviation(step: Step, software: Software, parts: Mapping[str, float]) -> flo
     """Return the standard deviation of ln(measured / predicted) of a step."""
     mixture = isinstance(step.model, Decoder) and step.model.experts is not None
     fitted = bool((step.machine.get("collectives") or {}).get("fit"))
-    return deviation_on(step.device, software, parts, mixture=mixture, fitted=fitted)
+    found = deviation_on(step.device, software, parts, mixture=mixture, fitted=fitted)
+    # No software was fitted to steps with adapters: they take constants of other plans.
+    return hypot(found, BORROWED) if step.plan.get("lora") else found
 
 
 def deviation_on(
