@@ -98,7 +98,7 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
 
 
 class _Far:
-    """Prints how far long work is: a line after 10 s, and another whenever it has taken twice as long."""
+    """Prints how far long work is, on a terminal: a line after 10 s, and another whenever it has taken twice as long."""
 
     def __init__(self) -> None:
         self._begun, self._next = time.monotonic(), 10.0
@@ -127,7 +127,7 @@ class CommandLine(LazyGroup):
         """Run the command line and exit with its status."""
         from armillary.base.pace import listening
 
-        with printable_output(), ended_cleanly(), listening(_Far()):
+        with printable_output(), ended_cleanly(), listening(_Far() if sys.stderr.isatty() else None):
             # standalone_mode: click would turn exceptions into messages and exit codes of its own.
             status = self._status(*args, **extra | {"standalone_mode": False, "prog_name": "armillary"})
         sys.exit(status)
