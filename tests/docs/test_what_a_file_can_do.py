@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from armillary import convert
-from armillary.base import allowed, counts, pace, packing, reading, yaml_text
+from armillary.base import allowed, counts, packing, reading, yaml_text
 from armillary.engine.messages import shapes
 from armillary.platform.files import infragraph_parts, topology
 from armillary.platform.kernels import COMPUTE_MODELS
@@ -142,7 +142,7 @@ def test_the_only_model_that_starts_programs_is_named() -> None:
         (infragraph_parts.MOST_PARTS, "1 million"), (MOST_REQUESTS, "2 million"),
         (counts.MOST_CHUNKS, "1 million"), (counts.MOST_EVENTS, "10 billion"), (counts.MOST_POINTS, "10 million"),
         (counts.MOST_TRIALS, "100,000"), (counts.MOST_DRAWS, "100,000"), (allowed.MOST_MEMORY, "8 GB"),
-        (allowed.SIMULATED, "1.2 kB"), (shapes.PAIR, "220 B"), (pace.MOST_SECONDS, "40 minutes"),
+        (allowed.SIMULATED, "1.2 kB"), (shapes.PAIR, "220 B"), (allowed.MOST_SECONDS, "40 minutes"),
     ],
 )  # fmt: skip
 def test_limits_are_those_of_the_page(value: float, shown: str) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 from fuzz_stores import store, store_of, stored, trials, trials_of
 
 import armillary
-from armillary.base import pace
+from armillary.base import allowed
 from armillary.base.document import read_document
 from armillary.base.errors import ArmillaryError
 from armillary.capture import trace_of
@@ -206,7 +206,7 @@ SIMULATED_SECONDS = 2.0
 
 def evaluated(path: Path) -> None:
     with_step(path)
-    with patch.object(pace, "MOST_SECONDS", SIMULATED_SECONDS):
+    with patch.object(allowed, "MOST_SECONDS", SIMULATED_SECONDS):
         row = evaluate_study(path)
     # What would be a traceback elsewhere: points are done one by one, and others go on.
     stuck = row.reason.startswith("cannot finish:")
@@ -235,7 +235,7 @@ def htsim_options(path: Path) -> None:
 
 def side(path: Path) -> None:
     with_step(path)
-    with patch.object(pace, "MOST_SECONDS", SIMULATED_SECONDS):
+    with patch.object(allowed, "MOST_SECONDS", SIMULATED_SECONDS):
         read_side(str(path))
 
 

@@ -12,7 +12,8 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import click
@@ -97,16 +98,24 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
 """What others, and earlier versions, call a command -> where it is."""
 
 
-class _Far:
-    """Prints how far long work is, on a terminal: a line after 10 s, and another whenever it has taken twice as long."""
+@contextmanager
+def _saying_how_far() -> Iterator[None]:
+    """On a terminal, print how far long work is: a line after 10 s, and another whenever it has taken twice as long."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from armillary.base.allowed import listening
 
-    def __init__(self) -> None:
-        self._begun, self._next = time.monotonic(), 10.0
+    begun, wait = time.monotonic(), 10.0
 
-    def __call__(self, text: str) -> None:
-        if time.monotonic() - self._begun >= self._next:
+    def tell(text: str) -> None:
+        nonlocal wait
+        if time.monotonic() - begun >= wait:
             click.echo(f"armillary: {one_line(text)}", err=True)
-            self._next *= 2
+            wait *= 2
+
+    with listening(tell):
+        yield
 
 
 class CommandLine(LazyGroup):
@@ -125,9 +134,7 @@ class CommandLine(LazyGroup):
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run the command line and exit with its status."""
-        from armillary.base.pace import listening
-
-        with printable_output(), ended_cleanly(), listening(_Far() if sys.stderr.isatty() else None):
+        with printable_output(), ended_cleanly(), _saying_how_far():
             # standalone_mode: click would turn exceptions into messages and exit codes of its own.
             status = self._status(*args, **extra | {"standalone_mode": False, "prog_name": "armillary"})
         sys.exit(status)

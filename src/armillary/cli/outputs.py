@@ -164,8 +164,8 @@ def working(message: str) -> Iterator[None]:
         return
     from rich.markup import escape
 
+    from armillary.base.allowed import listening
     from armillary.base.jit import cache_folder
-    from armillary.base.pace import listening
 
     # The first run compiles kernels: say why it takes long.
     if not cache_folder().exists():

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.allowed import Pace
 from armillary.base.jit import Mode, load
-from armillary.base.pace import Pace
 from armillary.base.patience import Patience, as_arrays
 from armillary.base.tables import Guards, Part, at_least, room
 from armillary.engine.astra_sim import layout as lk

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.allowed import Pace
 from armillary.base.counts import MOST_EVENTS, check_count
 from armillary.base.jit import Mode, load
-from armillary.base.pace import Pace
 from armillary.base.patience import Patience, as_arrays
 from armillary.base.tables import Guards, at_least, room
 from armillary.engine.common.layout import HEAP_COLUMNS

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError
-from armillary.base.garbage import uncollected
 from armillary.collective.chunk_order import WITHIN
 from armillary.engine.common.items import View
 from armillary.engine.common.lowered import Tables, as_table
@@ -94,7 +93,6 @@ class Paces:
         return np.maximum(ticks, least)
 
 
-@uncollected()
 def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True) -> PhysicalProgram:
     """Lower `trace` on `platform`.
 

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.allowed import Pace
 from armillary.base.jit import Mode, load
-from armillary.base.pace import Pace
 from armillary.base.patience import Patience, as_arrays
 from armillary.base.tables import Guards, Layout, at_least, room
 from armillary.engine.common.demands import Demands

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Protocol
 
-from armillary.base.allowed import Allowed
+from armillary.base.allowed import Allowed, listening
 from armillary.base.errors import ConsentError
 from armillary.base.hints import one_line
-from armillary.base.pace import listening
 from armillary.base.units import format_bytes, format_time
 from armillary.explore.sweep.point import Point, Row, Status
 

@@ -6,8 +6,8 @@ import dataclasses
 
 import numpy as np
 
+from armillary.base.allowed import Pace
 from armillary.base.errors import InputError
-from armillary.base.pace import Pace
 from armillary.platform.topology.graph import Ints, Topology, ranges
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from armillary.base.allowed import Pace
 from armillary.base.csv_text import CsvRows
 from armillary.base.document import read_text
 from armillary.base.errors import InputError
-from armillary.base.pace import Pace
 from armillary.platform.topology.graph import Bools, Ints, Topology
 from armillary.platform.topology.reach import distances, unreachable
 

@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from armillary import allow
-from armillary.base import pace
+from armillary.base import allowed
+from armillary.base.allowed import Pace, listening
 from armillary.base.errors import InputError
-from armillary.base.pace import Pace, listening
 from armillary.cli import main
 
 COLLECTIVE = "workload: {collective: all-reduce, size: 64 KiB}\n"
@@ -35,7 +35,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(pace, "time", made)
+    monkeypatch.setattr(allowed, "time", made)
     return made
 
 
@@ -100,8 +100,8 @@ def test_compiled_code_comes_back_about_twice_a_second(clock: Clock) -> None:
 def test_every_loop_has_a_pace(
     study: str, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pace, "MOST_SECONDS", 1e-9)
-    monkeypatch.setattr(pace, "FIRST_WORD", 0.0)
+    monkeypatch.setattr(allowed, "MOST_SECONDS", 1e-9)
+    monkeypatch.setattr(allowed, "FIRST_WORD", 0.0)
     path = tmp_path / "study.yaml"
     path.write_text(study)
     done = CliRunner().invoke(main, ["run", str(path)])
