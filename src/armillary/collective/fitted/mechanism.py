@@ -188,7 +188,7 @@ def work(
 
 def spent(mechanism: Mechanism, each: Work, operation: str, members: int, nodes: int) -> tuple[float, float]:
     """Return (latency, transfer) in ns of one line."""
-    line = mechanism.lines.get(each.line) or ll128_inside(mechanism.lines)
+    line = mechanism.lines[each.line]
     slower = mechanism.slower(each.line, operation, members // nodes)
     sent = each.sent + each.own * mechanism.own.get(operation, 0.0)
     inside = slower * sent / line.bandwidth
@@ -213,7 +213,7 @@ def spent(mechanism: Mechanism, each: Work, operation: str, members: int, nodes:
         # Latency is what is left when the links are not busy.
         waited = line.hop * each.hops
         return overhead + _joined(waited, inside, _OVERLAP) - inside, inside
-    outer = mechanism.network.get(_outer(each.line, operation, members)) or ll128_between(mechanism.network)
+    outer = mechanism.network[_outer(each.line, operation, members)]
     at_nic = each.nic / outer.bandwidth
     transfer = max(inside, at_nic)
     transfer *= _joined(1.0, min(inside, at_nic) / transfer, _SHARP)
