@@ -6,17 +6,21 @@ from dataclasses import replace
 
 from armillary.collective.fitted.mechanism import (
     GATHER,
+    LL128_DATA,
     MESSAGE_LL,
     SHARING,
     Line,
     Mechanism,
     Outer,
-    ll128_between,
-    ll128_inside,
 )
 from armillary.collective.fitted.model import CollectiveFit
 from armillary.collective.fitted.sheet import DataSheet
-from armillary.collective.fitted.tuning import LL128, NVLS, PCIE, has_ll128
+from armillary.collective.fitted.tuning import LL, LL128, NVLS, PCIE, SIMPLE, has_ll128
+
+_HOP, _BANDWIDTH = 2.0, 0.65
+"""Hop of LL128 by that of LL, and its bandwidth by that of Simple, where a sibling has none: as on A100 and H100."""
+_ACROSS = 4 / 14
+"""A hop of LL128 between nodes by that of Simple, where a sibling has none (4 of 14 us in NCCL's table hwLatencies)."""
 
 
 def derive(name: str, sheet: DataSheet, sibling: CollectiveFit) -> CollectiveFit:
@@ -54,7 +58,8 @@ def _mechanism(known: Mechanism, sheet: DataSheet, sibling: DataSheet) -> Mechan
         if name != NVLS or sheet.reduces
     }
     if has_ll128(sheet) and LL128 not in lines:
-        lines[LL128] = ll128_inside(lines)
+        simple = lines[SIMPLE]
+        lines[LL128] = Line(simple.overhead, _HOP * lines[LL].hop, _BANDWIDTH * simple.bandwidth)
     sharing = known.sharing
     if sheet.mesh:
         sharing = mesh_sharing(sheet)
@@ -87,5 +92,6 @@ def networked(known: Mechanism, sheet: DataSheet, other: DataSheet) -> dict[str,
         name: outer._replace(bandwidth=outer.bandwidth * faster) for name, outer in known.network.items()
     }
     if found and LL128 not in found:
-        found[LL128] = ll128_between(found)
+        simple = found[SIMPLE]
+        found[LL128] = Outer(_HOP * found[LL].step, _ACROSS * simple.hop, LL128_DATA * simple.bandwidth)
     return found

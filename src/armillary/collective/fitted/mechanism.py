@@ -51,11 +51,8 @@ _CHANNELS, _CHANNEL_BYTES = 32, 16 * 2**20
 """Channels that messages share out, and bytes of a message for which it gets one more (sendrecv of xxrjun)."""
 
 
-_LL128_HOP, _LL128_BANDWIDTH = 2.0, 0.65
-"""Hop of LL128 by that of LL, and its bandwidth by that of Simple, where none was measured: as on A100 and H100."""
-LL128_ACROSS, LL128_DATA = 4 / 14, 120 / 128
-"""Between nodes, by those of Simple where none was measured: a hop of LL128 (4 of 14 us in NCCL's table hwLatencies),
-and its bandwidth, as 120 of 128 bytes are data."""
+LL128_DATA = 120 / 128
+"""Share of what LL128 sends that is data."""
 _RAMPED = 16 * 2**10
 """Bytes at which half of `ramp` is there: times of all measured devices rise between 8 and 64 KiB."""
 
@@ -218,18 +215,6 @@ def spent(mechanism: Mechanism, each: Work, operation: str, members: int, nodes:
     transfer = max(inside, at_nic)
     transfer *= _joined(1.0, min(inside, at_nic) / transfer, _SHARP)
     return overhead + outer.step * each.hops + outer.hop * each.across, transfer
-
-
-def ll128_inside(lines: Mapping[str, Line]) -> Line:
-    """Return the line of LL128 within a node where none was measured."""
-    simple = lines[SIMPLE]
-    return Line(simple.overhead, _LL128_HOP * lines[LL].hop, _LL128_BANDWIDTH * simple.bandwidth)
-
-
-def ll128_between(network: Mapping[str, Outer]) -> Outer:
-    """Return the line of LL128 between nodes where none was measured."""
-    simple = network[SIMPLE]
-    return Outer(_LL128_HOP * network[LL].step, LL128_ACROSS * simple.hop, LL128_DATA * simple.bandwidth)
 
 
 def _joined(one: float, other: float, sharp: float) -> float:
