@@ -97,3 +97,15 @@ def test_operators(tmp_path: Path, make: Callable[[int], list[dict[str, Any]]], 
     assert found == status, said[-300:]
     if status:
         assert "k.json: stream 7 of device 0: more than 256 kernels overlap" in said
+
+
+@pytest.mark.slow
+def test_nodes_of_a_log_at_once(tmp_path: Path) -> None:
+    nodes = [f"npu=0,cycle={{}},id={number},name=COMP_NODE_{number}\n" for number in range(OPERATORS)]
+    rows = [f"issue,{node.format(100)}" for node in nodes] + [
+        f"callback,{node.format(200)}" for node in nodes
+    ]
+    (tmp_path / "sim.log").write_text("".join(rows))
+    words = "chakra timeline_visualizer --input_filename sim.log --output_filename x.json --num_npus 1 --npu_frequency 1"
+    status, said = call(words.split(), tmp_path)
+    assert status == 0 and "100,000 nodes" in said, said[-300:]
