@@ -106,6 +106,6 @@ def test_nodes_of_a_log_at_once(tmp_path: Path) -> None:
         f"callback,{node.format(200)}" for node in nodes
     ]
     (tmp_path / "sim.log").write_text("".join(rows))
-    words = "chakra timeline_visualizer --input_filename sim.log --output_filename x.json --num_npus 1 --npu_frequency 1"
-    status, said = call(words.split(), tmp_path)
+    words = "chakra timeline_visualizer --input_filename sim.log --output_filename x.json"
+    status, said = call([*words.split(), "--num_npus", "1", "--npu_frequency", "1"], tmp_path)
     assert status == 0 and "100,000 nodes" in said, said[-300:]
