@@ -9,6 +9,7 @@ import pytest
 
 from armillary import convert
 from armillary.base import allowed, counts, packing, reading, yaml_text
+from armillary.convert.pytorch import tracks
 from armillary.engine.messages import shapes
 from armillary.platform.files import infragraph_parts, topology
 from armillary.platform.kernels import COMPUTE_MODELS
@@ -139,6 +140,7 @@ def test_the_only_model_that_starts_programs_is_named() -> None:
         (packing.SURE_UNPACKED, "64 MiB"), (packing.MOST_UNPACKED, "1 GiB"), (reading.MOST_VALUES, "10 million"),
         (packing.RATIO, "256 times"), (reading.MOST_DEPTH, "200"), (yaml_text.MOST_VALUES, "250,000"),
         (reading.PIPE_SECONDS, "25 s"), (counts.MOST_JOBS, "100,000"), (counts.MOST_RECORDED, "2 million"),
+        (topology.MOST_KINDS, "256"), (tracks.MOST_TRACKS, "256"),
         (infragraph_parts.MOST_PARTS, "1 million"), (MOST_REQUESTS, "2 million"),
         (counts.MOST_CHUNKS, "1 million"), (counts.MOST_EVENTS, "10 billion"), (counts.MOST_POINTS, "10 million"),
         (counts.MOST_TRIALS, "100,000"), (counts.MOST_DRAWS, "100,000"), (allowed.MOST_MEMORY, "8 GB"),

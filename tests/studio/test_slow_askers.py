@@ -69,3 +69,16 @@ def test_a_body_that_does_not_come_is_answered(port: int) -> None:
             f"POST /api-less HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Length: 9\r\n\r\nx".encode()
         )
         assert b" 408 " in asked.recv(100)
+
+
+@pytest.mark.parametrize("length", [b"Content-Length: 536870912", b"Transfer-Encoding: chunked"])
+def test_what_is_refused_is_not_read(port: int, length: bytes) -> None:
+    """Nobody without the token can keep the server reading: the answer comes before the body, and then the end."""
+    head = b"PUT /api/files?name=a HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n%s\r\n\r\n" % (port, length)
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as asked:
+        asked.sendall(head)
+        answer = b""
+        # Ends when the server closes the connection, although nothing of the body was sent.
+        while piece := asked.recv(4096):
+            answer += piece
+    assert answer.startswith(b"HTTP/1.1 401 ") and b"connection: close" in answer

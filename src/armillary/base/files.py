@@ -8,11 +8,13 @@ what was written in the last seconds before it.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
@@ -22,6 +24,8 @@ from typing import IO, TextIO
 from armillary.base.errors import InputError
 
 StrPath = str | os.PathLike[str]
+READER_SECONDS = 1.0
+"""How long a pipe that is to be written to may be without a reader; as long as one that is read, without a writer."""
 _MOST_LINKS = 40
 _kept: list[TextIO] = []
 
@@ -84,8 +88,29 @@ def _stream(path: StrPath, descriptor: int | None) -> Iterator[IO[bytes]]:
         yield text.buffer
         text.flush()
         return
-    with os.fdopen(os.open(path, os.O_WRONLY) if descriptor is None else os.dup(descriptor), "wb") as stream:
+    with os.fdopen(_opened(path) if descriptor is None else os.dup(descriptor), "wb") as stream:
         yield stream
+
+
+def _opened(path: StrPath) -> int:
+    """Return a descriptor for writing; a pipe has to have a reader, as opening it would wait for one."""
+    if not stat.S_ISFIFO(Path(path).stat().st_mode):
+        return os.open(path, os.O_WRONLY)
+    end = time.monotonic() + READER_SECONDS
+    while True:
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            if time.monotonic() > end:
+                raise InputError(
+                    f"{os.fspath(path)}: is a pipe that nobody reads, expected a file, or a pipe that somebody reads"
+                ) from None
+            time.sleep(0.02)
+            continue
+        os.set_blocking(descriptor, True)
+        return descriptor
 
 
 @contextmanager

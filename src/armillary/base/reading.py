@@ -210,7 +210,7 @@ def check_values(count: int, where: StrPath) -> None:
     most = limit(MOST_VALUES)
     if count > most:
         raise InputError(
-            f"{os.fspath(where)}: has about {format_count(count)} values, expected at most {format_count(most)} "
+            f"{os.fspath(where)}: has about {format_count(count)} values, expected at most {format_count(int(most))} "
             f"({how_to_raise(count / most)})"
         )
 

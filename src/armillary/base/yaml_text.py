@@ -162,7 +162,7 @@ def _check_count(size: float, where: str) -> None:
     if size > most:
         raise InputError(
             f"{where}: has {format_count(size)} values with all aliases written out, expected at most "
-            f"{format_count(most)} ({how_to_raise(size / most)})"
+            f"{format_count(int(most))} ({how_to_raise(size / most)})"
         )
 
 

@@ -9,6 +9,7 @@ operations take at their peaks, over the step time, and cannot exceed 100 %.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -78,7 +79,7 @@ def flops(timeline: Timeline) -> Flops | None:
         peaks = timeline.peaks(cls)
         # Time in ns at the peaks; without a peak (0) a division by infinity leaves the node out.
         # Exact over classes, so that the share is the same however ranks were folded.
-        at_peak += ranks * Fraction(float((table.flops / np.where(peaks, peaks, np.inf))[ran].sum()))
+        at_peak += ranks * Fraction(math.fsum((table.flops / np.where(peaks, peaks, np.inf))[ran].tolist()))
     total = sum(by_precision.values())
     seconds = float(nanoseconds(timeline, timeline.total_ticks)) / 1e9
     if not total or not seconds:

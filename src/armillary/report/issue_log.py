@@ -168,17 +168,20 @@ def _events(runs: list[_Run], megahertz: Fraction) -> Iterator[str]:
                 f"npu {npu}: cycle {max(max(run.begin, run.end) for run in members)} is {latest:.2g} ns at "
                 f"{float(megahertz):g} MHz, expected one before 9.2e18 ns"
             )
-        level = lanes(*np.array(spans, dtype=np.int64).T).tolist()
-        for extra in range(max(level) + 1):
+        level = lanes(*np.array(spans, dtype=np.int64).T)
+        of_lane: list[list[int]] = [[] for _ in range(int(level.max()) + 1)]
+        for at, lane in enumerate(level.tolist()):
+            of_lane[lane].append(at)
+        for extra, own in enumerate(of_lane):
             tid += 1
             name = titles[track] if not extra else f"{titles[track]} ({extra + 1})"
             yield chrome_trace.metadata(pid, tid, "thread_name", {"name": name})
             yield chrome_trace.metadata(pid, tid, "thread_sort_index", {"sort_index": tid})
-            for run, (begin, end), lane in zip(members, spans, level, strict=True):
-                if lane == extra:
-                    args = {"node": chrome_trace.identifier(run.node), "cycles": run.end - run.begin}
-                    text = chrome_trace.rest(run.name or "node", titles[track], args)
-                    yield chrome_trace.slice_(pid, tid, begin, end, text)
+            for at in own:
+                run = members[at]
+                args = {"node": chrome_trace.identifier(run.node), "cycles": run.end - run.begin}
+                text = chrome_trace.rest(run.name or "node", titles[track], args)
+                yield chrome_trace.slice_(pid, tid, *spans[at], text)
 
 
 def _track(name: str) -> int:

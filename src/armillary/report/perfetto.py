@@ -231,8 +231,10 @@ def _threads(timeline: Timeline, cls: int) -> Iterator[tuple[str, Slices]]:
         slices = slices[np.lexsort((slices.end, slices.start))]
         # A thread cannot show slices that overlap without nesting.
         lane = lanes(slices.start, slices.end)
-        for number in range(int(lane.max(initial=-1)) + 1):
-            mine = slices[lane == number]
+        in_lanes = slices[np.argsort(lane, kind="stable")]
+        ends = np.cumsum(np.bincount(lane)).tolist()
+        for number, (first, last) in enumerate(zip([0, *ends], ends, strict=False)):
+            mine = in_lanes[np.arange(first, last)]
             timed = replace(mine, start=_in_ns(timeline, mine.start), end=_in_ns(timeline, mine.end))
             yield title if not number else f"{title} ({number + 1})", timed
 

@@ -113,14 +113,16 @@ def _events(shown: list[tuple[str, int, Graph, Placed]], origin: int) -> Iterato
             level = (
                 nested_lanes(begins, ends) if nests else disjoint(times.start[mine], times.end[mine]).tolist()
             )
-            for extra in range(max(level, default=-1) + 1):
+            of_lane: list[list[tuple[int, int]]] = [[] for _ in range(max(level, default=-1) + 1)]
+            for i, at in enumerate(mine.tolist()):
+                of_lane[level[i]].append((i, at))
+            for extra, own in enumerate(of_lane):
                 tid += 1  # unique in the file: some readers ignore the process of a thread
                 label = title if not extra else f"{title} ({extra + 1})"
                 yield chrome_trace.metadata(pid, tid, "thread_name", {"name": label})
                 yield chrome_trace.metadata(pid, tid, "thread_sort_index", {"sort_index": tid})
-                for i, at in enumerate(mine.tolist()):
-                    if level[i] == extra:
-                        yield chrome_trace.slice_(pid, tid, begins[i], ends[i], _rest(graph, at, kind[at]))
+                for i, at in own:
+                    yield chrome_trace.slice_(pid, tid, begins[i], ends[i], _rest(graph, at, kind[at]))
 
 
 def nested_lanes(begins: list[int], ends: list[int]) -> list[int]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from armillary.base.allowed import require
+from armillary.base.allowed import Pace, require
 from armillary.base.errors import InputError
 from armillary.base.jit import Mode, load
 from armillary.serving import columns as c
@@ -15,6 +15,7 @@ from armillary.serving.requests import Follows, Ints, Requests
 from armillary.serving.step_table import StepTable
 
 FIRST_LOG = 1024
+CHANGE = "fewer or shorter requests"
 INTERPRETED = 20_000
 """Tokens up to which compiling would take longer than interpreting."""
 
@@ -225,6 +226,8 @@ class Replica:
         self._kernel = load(
             "armillary.serving.loop_kernel", mode or ("interpreted" if work <= INTERPRETED else "compiled")
         )
+        # Of what a router will send, nobody knows how much is this one's.
+        self._pace = Pace("serving", 0 if router else int(requests.output.sum()), "tokens", CHANGE)
         self._log = np.zeros(FIRST_LOG * c.L_COLUMNS, np.int64)
         self._arrays = (
             self._par, self._st, _pool(engine, self._st), req.ravel(), tables,
@@ -300,16 +303,22 @@ class Replica:
 
         Raises:
             ShortageError: steps need more memory than there is.
+            InputError: they take too long.
         """
         self._par[c.P_UNTIL] = until
         # The log grows; everything else has its size from the beginning.
-        while (state := self._kernel.run(*self._arrays, self._log)) == self._kernel.FULL:
-            require(
-                3 * self._log.nbytes,
-                f"{self._st[0, c.S_STEPS]:,} steps and more, whose log",
-                "fewer or shorter requests",
-            )
-            self._log = np.concatenate((self._log, np.zeros_like(self._log)))
+        while True:
+            steps, room = int(self._st[0, c.S_STEPS]), len(self._log) // c.L_COLUMNS
+            if steps == room:
+                require(3 * self._log.nbytes, f"{steps:,} steps and more, whose log", CHANGE)
+                self._log = np.concatenate((self._log, np.zeros_like(self._log)))
+                room *= 2
+            # No more at once than a look at the clock allows.
+            until_step = steps + self._pace.slice(room - steps)
+            state = self._kernel.run(*self._arrays, self._log[: until_step * c.L_COLUMNS])
+            if state != self._kernel.FULL:
+                break
+            self._pace.at(int(self._req[c.R_DONE].sum()))
         assert state != self._kernel.STUCK, "requests wait, and none can go on"
 
     @property

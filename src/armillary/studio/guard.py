@@ -64,7 +64,7 @@ class Guard:
             return
         refused = self._refused(scope)
         if refused:
-            await _answer(guarded, *refused)
+            await _answer(guarded, *refused, last=_is_large(scope))
             return
 
         async def soon() -> Message:
@@ -81,10 +81,12 @@ class Guard:
             message = await soon()
             body += message.get("body", b"")
             if len(body) > MOST_BODY:
-                await _answer(guarded, 413, f"a request of more than {MOST_BODY:,} bytes, which is the limit")
+                await _answer(
+                    guarded, 413, f"a request of more than {MOST_BODY:,} bytes, which is the limit", last=True
+                )
                 return
             if message["type"] == "http.disconnect":
-                await _answer(guarded, 408, f"nothing of the request came for {BODY_SECONDS:g} s")
+                await _answer(guarded, 408, f"nothing of the request came for {BODY_SECONDS:g} s", last=True)
                 return
             if not message.get("more_body"):
                 break
@@ -142,8 +144,18 @@ class Guard:
         return None
 
 
-async def _answer(send: Send, status: int, message: str) -> None:
+def _is_large(scope: Scope) -> bool:
+    """Return whether a request announces a body of more than `MOST_BODY`, or one of unknown length."""
+    lengths = [value for name, value in scope["headers"] if name.lower() == b"content-length"]
+    if any(name.lower() == b"transfer-encoding" for name, _ in scope["headers"]):
+        return True
+    return any(not value.isdigit() or int(value[:19]) > MOST_BODY for value in lengths)
+
+
+async def _answer(send: Send, status: int, message: str, *, last: bool = False) -> None:
+    """Answer with an error; after the `last` the connection ends, so that nobody reads what is still to come."""
     body = json.dumps({"error": message, "exit_code": None}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    headers += [(b"connection", b"close")] * last
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from armillary.base.errors import InputError
 from armillary.convert.pytorch.rank import Rank, build
 from armillary.convert.pytorch.steps import Step
 from tests.convert.pytorch.recording import Recording, tensor
@@ -30,6 +31,15 @@ def recording() -> Recording:
     rec = Recording()
     rec.op("step", 0, 2000 * US, annotation=True)
     return rec
+
+
+def test_more_kernels_than_a_device_runs_at_once_are_refused() -> None:
+    rec = recording()
+    for i in range(1, 258):
+        rec.op("aten::mm", 10 * i * US, (10 * i + 5) * US)
+        rec.launch((10 * i + 1) * US, (10 * i + 2) * US, ((10 * i + 3) * US, (9000 - 2 * i) * US))
+    with pytest.raises(InputError, match=r"device.json: stream 7 of device 0: more than 256 kernels"):
+        build(rec.linked())
 
 
 def test_a_kernel_waits_for_its_launch_and_the_kernel_before_it() -> None:

@@ -23,6 +23,9 @@ npu 0,tor,50 GB/s,1 us,,
 npu 1,tor,25 GB/s,1 us,64 KiB,both
 npu 1,npu 0,1 GB/s,5 us,,one
 """
+MANY_KINDS = "from,to,bandwidth,latency,kind\n" + "".join(
+    f"npu 0,npu 1,50 GB/s,1 us,kind {i}\n" for i in range(257)
+)
 YAML = """
 npus: [b, a]
 forward: true
@@ -92,6 +95,7 @@ def test_an_undirected_edge_is_two_links_and_text_may_have_units() -> None:
         ("a.csv", CSV.replace("npu", "n"), "no node is an NPU, expected names like 'npu 0'"),
         ("a.csv", CSV.replace("npu 1,npu 0", "npu0,npu 1"), "'npu 0' and 'npu0' have the same rank"),
         ("a.csv", CSV.replace("npu 1,npu 0", "npu 1,npu 1"), "a link leads from 'npu 1' to itself"),
+        ("a.csv", MANY_KINDS, "a: has 257 kinds of links, expected at most 256"),
         ("a.yaml", "links: 3", "got 3, expected a list of mappings"),
         ("a.yaml", "npus: [a]", "missing key 'links'"),
         ("a.yaml", YAML.replace("latency: 3 ns, way", "latency: fast, way"), "a.yaml:6: latency: got 'fast'"),

@@ -63,7 +63,6 @@ def command(
     if system and network:
         platform = read_platform(system, network)
         described, shown = describe(platform), table(platform)
-        title, parts = str(network), panels(levels_of(platform.dimensions))
     elif machine:
         # A graph has its own table; its dimensions are only what collectives see.
         graph = load_network(machine)
@@ -72,8 +71,6 @@ def command(
         else:
             platform = load_platform(machine)
             described, shown = describe(platform), table(platform)
-        # The picture of a preset may be another graph than the one simulated.
-        title, parts = panels_of(machine)
         preset = _preset(machine)
     else:
         raise click.UsageError("Missing argument 'MACHINE' (or --system and --network)")
@@ -84,10 +81,15 @@ def command(
         described |= {"title": preset.title, "notes": preset.notes, "numbers": describe_numbers(preset)}
         _origin(preset)
     write_json(json_file, described)
-    for path, write in ((plot, write_picture), (html, write_page)):
-        if path:
-            write(title, parts, path)
-            say(f"wrote {path}", err=True)
+    if plot or html:
+        # The picture of a preset may be another graph than the one simulated.
+        title, parts = (
+            panels_of(machine) if machine else (str(network), panels(levels_of(platform.dimensions)))
+        )
+        for path, write in ((plot, write_picture), (html, write_page)):
+            if path:
+                write(title, parts, path)
+                say(f"wrote {path}", err=True)
 
 
 def _preset(name: str) -> Preset | None:

@@ -9,6 +9,7 @@ which are of one thread each, tell the true caller.
 
 from __future__ import annotations
 
+from armillary.convert.pytorch.ancestors import Ancestors
 from armillary.convert.pytorch.communication import ASYNCHRONOUS
 from armillary.convert.pytorch.device import CpuOp
 from armillary.convert.pytorch.link import Linked
@@ -19,10 +20,14 @@ def mend_parents(linked: Linked) -> None:
     nodes, ops = linked.host.nodes, linked.device.ops
     event = {node.id: ops[op] for node, op in zip(nodes, linked.op_of, strict=True) if op >= 0}
     around = _around(linked)
-    parent: dict[int, int] = {}
+    known = Ancestors()
+    parent = known.parent
     for node in nodes:  # parents stand before their children
         own, above = event.get(node.id), event.get(node.parent)
         while own and above and node.parent in parent:
+            if (far := known.above(node.parent, own.tid, own.start)) != node.parent:
+                node.parent, above = far, event.get(far)
+                continue
             ended = above.tid == own.tid and above.end < own.start
             elsewhere = above.tid != own.tid and _is_of_worker(above)
             if (
@@ -33,9 +38,9 @@ def mend_parents(linked: Linked) -> None:
             above = event.get(node.parent)
         inner = around.get(node.id, node.parent)
         # Only downwards: of times in whole microseconds, those of a short caller may not reach around its callee.
-        if inner < node.id and _is_inside(inner, node.parent, parent):
+        if inner < node.id and known.is_inside(inner, node.parent):
             node.parent = inner
-        parent[node.id] = node.parent
+        known.add(node.id, node.parent, own)
 
 
 def _is_of_worker(op: CpuOp) -> bool:
@@ -62,12 +67,3 @@ def _around(linked: Linked) -> dict[int, int]:
                 found[ident] = stack[-1][1]
             stack.append((-end, ident))
     return found
-
-
-def _is_inside(node: int, outer: int, parent: dict[int, int]) -> bool:
-    """Whether a node has another among its parents."""
-    while node in parent and parent[node] < node:
-        node = parent[node]
-        if node == outer:
-            return True
-    return False

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from armillary.base.errors import InputError
 from armillary.convert.pytorch.communicating_nodes import communications
 from armillary.convert.pytorch.communication import (
     ASYNCHRONOUS,
@@ -95,7 +96,10 @@ def build(linked: Linked, *, alone: bool = False) -> Rank:
         if step.kind == "cpu" and step.host >= 0
     }
     steps = [step for thread in threads.values() for step in thread.steps]
-    steps += add_kernels(threads, calls, kernels, found, full, linked.device.waits, comms, heads)
+    try:
+        steps += add_kernels(threads, calls, kernels, found, full, linked.device.waits, comms, heads)
+    except InputError as error:
+        raise InputError(f"{linked.device.source}: {error}") from None
     # Only now has every kernel its communication, or one made up from its name alone.
     describe_kernels(steps, linked.host)
     done = {id(step.source) for step in steps if isinstance(step.source, Communication)}

@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
 
+from armillary.base.errors import InputError
 from armillary.convert.pytorch.device import DeviceOp
 from armillary.convert.pytorch.steps import Step
 
@@ -18,6 +19,10 @@ EARLY = 20_000
 Starts are rounded (1 ns on H100), and programmatic launches begin while the one before drains. What overlaps for
 longer, or ends first, ran beside it: parts of a graph, or streams that ROCm's tracer writes as one.
 """
+
+
+MOST_TRACKS = 256
+"""Kernels of one stream that may overlap. A GPU of NVIDIA runs up to 128 at once (CUDA C++ Programming Guide)."""
 
 
 class Track:
@@ -79,6 +84,11 @@ class Streams:
         if behind:
             # The track that ended last, as its kernel is the likeliest one ahead.
             mine = max(behind, key=lambda track: (track.ends[-1], -track.number))
+        elif len(tracks) == MOST_TRACKS:
+            raise InputError(
+                f"stream {kernel.stream} of device {kernel.device}: more than {MOST_TRACKS} kernels overlap at "
+                f"{kernel.start} ns, as on no device; expected kernels that end"
+            )
         else:
             mine = Track(self._number(kernel.stream))
             tracks.append(mine)

@@ -18,7 +18,6 @@ from armillary.engine.common.network import CollectiveCall
 from armillary.engine.messages import layout as lk
 from armillary.engine.messages.lines import MessageLines
 from armillary.engine.messages.program import MessageProgram
-from armillary.engine.messages.routes import routes_of
 from armillary.engine.messages.shapes import Shapes, sizes
 from armillary.engine.messages.stages import network_of
 from armillary.engine.messages.window import window_of
@@ -151,8 +150,7 @@ def _with_messages(build: Build, program: PhysicalProgram, stages: Sequence[Stag
     links_of = dict(lines.in_switches.links_of)
     if platform.storage and platform.storage.at:
         links_of |= ways(stages[0].topology).links_of()
-    routes = routes_of(stages, pairs, links_of)
-    return MessageProgram(**columns, stages=stages, routes=routes, pairs=pairs, platform=platform)
+    return MessageProgram(**columns, stages=stages, links_of=links_of, pairs=pairs, platform=platform)
 
 
 def _schedule(plan: Plan, phase: PhysicalPhase) -> Rounds:

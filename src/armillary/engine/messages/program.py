@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from armillary.base.units import format_time
 from armillary.engine.common.lowered import Run
 from armillary.engine.messages import layout as lk
+from armillary.engine.messages.routes import LinksOf, routes_of
 from armillary.engine.messages.stages import network_of
 from armillary.engine.physical.program import PhysicalProgram
 from armillary.engine.transport import layout as tk
@@ -41,12 +43,18 @@ class MessageProgram(PhysicalProgram):
     """A lowered program whose messages cross a network."""
 
     stages: Sequence[Stage]
-    routes: Routes
+    links_of: LinksOf
+    """The links of pairs with a switch."""
     pairs: Ints
     """(pairs, 2) NPUs, and switches that reduce, that send and receive messages."""
     platform: Platform
 
     holds = "messages of {} that are in flight"
+
+    @cached_property
+    def routes(self) -> Routes:
+        """The routes of all pairs; found on first use, so that a run of too many events is refused before."""
+        return routes_of(self.stages, self.pairs, self.links_of)
 
     def network_use(self, run: Any) -> NetworkUse:
         """See `Simulated.network_use`; links have their bandwidths before anything fails."""

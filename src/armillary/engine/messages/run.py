@@ -39,17 +39,16 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
     """
     z = program.sizes
     topology = program.stages[0].topology
+    # Before routes are found: where messages alone are too many, these may be, too.
+    _check(_estimate(program, tk.FOREVER), transport)
     transport = transport.on(program.stages, program.routes)
-    events = _estimate(program, transport)
-    check_count(
-        events,
-        MOST_EVENTS,
-        f"network model {transport.name}: events of messages and packets, by their estimate",
-        CHANGE,
-    )
+    events = _estimate(program, transport.grain)
+    _check(events, transport)
     if transport.in_python:
         mode = "interpreted"
-    patience = Patience(KERNEL, transport.kernel, mode, events * PER_EVENT)
+    # Of long routes, an event may look at all links.
+    hops = np.diff(np.concatenate(program.routes.first)).mean() if len(program.pairs) else 0.0
+    patience = Patience(KERNEL, transport.kernel, mode, events * PER_EVENT * max(float(hops) / HOPS, 1.0))
     mode = patience.mode
     parts = topology.planes
     table = lower_network(
@@ -106,14 +105,19 @@ def events(run: MessageRun) -> int:
     return run.scalar(physical.V_EVENTS) + int(run.net[tk.N_EVENTS])
 
 
-def _estimate(program: MessageProgram, transport: Transport) -> int:
-    """Return a rough estimate of the number of events of a run."""
+def _check(events: int, transport: Transport) -> None:
+    what = f"network model {transport.name}: events of messages and packets, by their estimate"
+    check_count(events, MOST_EVENTS, what, CHANGE)
+
+
+def _estimate(program: MessageProgram, grain: int) -> int:
+    """Return a rough estimate of the number of events of a run whose messages move in parts of `grain` bytes."""
     z = program.sizes
     moves = int((_sends(program) * program.tables["ROUNDS"][lk.RO_REPEAT :: lk.RO_COLUMNS]).sum())
     messages = z["rows"] * moves // z["ranks"] + z["pairs"]
     largest = max(program.tables[name].max(initial=0) for name in ("SIZES", "CHANNEL_ROUTE"))
     parts = program.stages[0].topology.planes
-    return z["states"] + messages * HOPS * (parts + int(largest) // transport.grain)
+    return z["states"] + messages * HOPS * (parts + int(largest) // grain)
 
 
 def _at_once(program: MessageProgram) -> int:

@@ -23,6 +23,7 @@ from armillary.base.csv_text import CsvRows
 from armillary.base.document import Document, read_document, read_text
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.base.hints import KeyPath, key_text, show
+from armillary.base.units import format_count
 from armillary.base.xml_text import check_xml
 from armillary.platform.topology.graph import UNBOUNDED, Topology
 from armillary.platform.topology.wiring import Wiring
@@ -35,6 +36,9 @@ _NPU = re.compile(r"(?:npu|gpu)[ _-]?(\d{1,9})", re.IGNORECASE)
 # The first four are required, see `_known`.
 _KEYS = ("from", "to", "bandwidth", "latency", "buffer", "kind", "way")
 SUFFIXES = (".csv", ".yaml", ".yml", ".graphml", ".topo", ".txt")
+
+MOST_KINDS = 256
+"""Kinds of links in one graph, such as ``nvlink``: a machine has a few."""
 
 Edge = tuple[str, str, float, float, int, str]
 """Tail, head, bytes per ns, ns, bytes, kind: one way."""
@@ -121,7 +125,8 @@ def edges(
     ranked = list(npus) if npus is not None else _ranked(name, names)
     if missing := [npu for npu in ranked if npu not in names]:
         raise InputError(f"{name}: npus: '{missing[0]}' has no link{nearest(missing[0], names)}")
-    switches = [node for node in names if node not in set(ranked)]
+    own = set(ranked)
+    switches = [node for node in names if node not in own]
     # NPUs first, in rank order, as `Topology` requires.
     number = {node: i for i, node in enumerate((*ranked, *switches))}
     for tail, head, bandwidth, *_ in links:
@@ -135,8 +140,16 @@ def edges(
     wiring = Wiring(name, len(ranked))
     wiring.tier("switch", len(switches))
     # A kind at a time: `connect` takes one name for all of its links.
-    for kind in dict.fromkeys(link[5] for link in links):
-        tails, heads, rates, delays, room, _ = zip(*(link for link in links if link[5] == kind), strict=True)
+    of_kind: dict[str, list[Edge]] = {}
+    for link in links:
+        of_kind.setdefault(link[5], []).append(link)
+    if len(of_kind) > MOST_KINDS:
+        raise InputError(
+            f"{name}: has {format_count(len(of_kind))} kinds of links, expected at most {MOST_KINDS}: tables and "
+            "pictures have a line for each"
+        )
+    for kind, alike in of_kind.items():
+        tails, heads, rates, delays, room, _ = zip(*alike, strict=True)
         a, b = ([number[node] for node in side] for side in (tails, heads))
         # Both directions are in the list already.
         wiring.connect(a, b, kind, rates, delays, buffer=room, one_way=True)

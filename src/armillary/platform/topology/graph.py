@@ -123,6 +123,11 @@ class Topology:
         first = np.concatenate([[0], np.cumsum(np.bincount(self.head, minlength=self.nodes))])
         return first, order
 
+    @functools.cached_property
+    def _numbers(self) -> dict[str, int]:
+        # Of equal labels the first.
+        return {label: node for node, label in reversed(list(enumerate(self.labels)))}
+
     def node_name(self, node: int) -> str:
         """Return what people call a node, e.g. ``npu 3`` or ``spine 0``."""
         if self.labels:
@@ -146,8 +151,8 @@ class Topology:
                 raise InputError(f"{self.name}: no node {name}, expected 0 to {self.nodes - 1}")
             return name
         if self.labels:
-            if name in self.labels:
-                return self.labels.index(name)
+            if (known := self._numbers.get(name)) is not None:
+                return known
         else:
             sort, _, number = name.rpartition(" ")
             for tier in self.tiers:

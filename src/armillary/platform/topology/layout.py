@@ -217,14 +217,15 @@ def _rows(panel: Panel, topology: Topology, items: Sequence[Sequence[int]], wide
         by_row.setdefault(level, []).append(number)
     places: dict[int, Place] = {}
     levels = sorted(by_row)
+    # Blocks are drawn wider than nodes.
+    most = widest if all(len(nodes) == 1 for nodes in items) else widest // 2
     for position, level in enumerate(levels):
         # A single row stands in the middle; else rows spread from -0.8 to 0.8.
         y = -0.8 + 1.6 * (position + (0.5 if len(levels) == 1 else 0.0)) / max(len(levels) - 1, 1)
         members = by_row[level]
         name = _row_name(topology, items, members)
         panel.marks.append(Mark((-0.98, y), "row", name))
-        # Blocks are drawn wider than nodes.
-        shown = visible(len(members), widest if all(len(nodes) == 1 for nodes in items) else widest // 2)
+        shown = visible(len(members), most)
         for member, place in zip(shown, row(len(shown), y, 1.64, 0.16), strict=True):
             if member is None:
                 # One of `shown` is the gap itself.
@@ -249,7 +250,8 @@ def _around(panel: Panel, topology: Topology, items: Sequence[Sequence[int]]) ->
     """Return places on a circle, NPUs outside the switches they hang on."""
     # Routers, or groups drawn as one.
     hubs = [number for number, nodes in enumerate(items) if len(nodes) > 1 or nodes[0] >= topology.npus]
-    leaves = [number for number in range(len(items)) if number not in set(hubs)]
+    inner = set(hubs)
+    leaves = [number for number in range(len(items)) if number not in inner]
     # A direct network: NPUs themselves stand on the circle.
     if not hubs:
         hubs, leaves = leaves, []
@@ -288,11 +290,8 @@ def _heights(topology: Topology) -> Floats:
             height[tier.first : tier.first + tier.count] = level
         return height
     # Files give labels but no tiers: take the distance to the nearest NPU as the layer.
-    height[:] = topology.nodes
-    for npu in range(topology.npus):
-        far = distances(topology, npu)
-        height = np.minimum(height, np.where(far < 0, topology.nodes, far))
-    return height
+    far = distances(topology, np.arange(topology.npus))
+    return np.where(far < 0, topology.nodes, far).astype(np.float64)
 
 
 def _part(topology: Topology) -> str:

@@ -11,8 +11,8 @@ from armillary.base.errors import InputError
 from armillary.platform.topology.graph import Ints, Topology, ranges
 
 
-def distances(topology: Topology, destination: int) -> Ints:
-    """Return (nodes) the fewest links to `destination`, -1 where no way leads to it.
+def distances(topology: Topology, destination: int | Ints) -> Ints:
+    """Return (nodes) the fewest links to `destination`, or to the nearest of several; -1 where no way leads there.
 
     Links that are down are not used, and nodes that do not forward only as the ends of a way.
     """
@@ -21,7 +21,7 @@ def distances(topology: Topology, destination: int) -> Ints:
     found[destination] = 0
     last = np.empty(topology.nodes, np.int64)
     first, order = topology.incoming
-    frontier, step = np.array([destination]), 0
+    frontier, step = np.atleast_1d(np.asarray(destination, np.int64)), 0
     while len(frontier):
         step += 1
         links = order[ranges(first[frontier], first[frontier + 1] - first[frontier])]
