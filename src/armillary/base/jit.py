@@ -293,7 +293,10 @@ def cache_folder(sources: Iterable[Path] = ()) -> Path:
 def _ours() -> Any:
     """Return the hash of our sources: kernels, what declares their tables, and what makes code of both."""
     digest = hashlib.sha256()
-    makers = [Path(__file__).with_name(f"{name}.py") for name in ("jit", "machine_code", "tables", "accessors", "spans")]
+    makers = [
+        Path(__file__).with_name(f"{name}.py")
+        for name in ("jit", "machine_code", "tables", "accessors", "spans")
+    ]
     for source in (*makers, *sorted(each for each in _HOME.rglob("*.py") if any(map(each.match, _SOURCES)))):
         digest.update(source.read_bytes())
     return digest

@@ -35,7 +35,10 @@ class KernelFiles:
     def _about(self, key: object) -> tuple[str, Path]:
         # Types have names that tell them apart; pickles of them may differ from process to process.
         known = repr((self._version, key))
-        return known, self._folder / f"{self._name}.{hashlib.sha256(known.encode()).hexdigest()[:24]}{self._suffix}"
+        return (
+            known,
+            self._folder / f"{self._name}.{hashlib.sha256(known.encode()).hexdigest()[:24]}{self._suffix}",
+        )
 
     def save(self, key: object, data: object) -> None:
         """Keep the code of a signature; where that fails, nothing is kept, and `problem` says why."""

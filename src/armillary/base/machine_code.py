@@ -23,13 +23,13 @@ from armillary.base.kernel_files import KernelFiles
 
 SUFFIX = ".code"
 """Of the files of machine code; those of Numba end in ``.nbc``."""
-_INSTRUCTIONS = frozenset(
-    (
-        "abs assume bitreverse bswap ceil copysign ctlz ctpop cttz expect experimental fabs floor fma fmuladd fshl "
-        "fshr lifetime masked maximum maxnum memcpy memmove memset minimum minnum prefetch rint round sadd scmp smax "
-        "smin smul sqrt ssub trunc uadd ucmp umax umin umul usub vector"
-    ).split()
-)
+_INSTRUCTIONS = {
+    "abs", "assume", "bitreverse", "bswap", "ceil", "copysign", "ctlz", "ctpop", "cttz", "expect",
+    "experimental", "fabs", "floor", "fma", "fmuladd", "fshl", "fshr", "lifetime", "masked",
+    "maximum", "maxnum", "memcpy", "memmove", "memset", "minimum", "minnum", "prefetch", "rint",
+    "round", "sadd", "scmp", "smax", "smin", "smul", "sqrt", "ssub", "trunc", "uadd", "ucmp",
+    "umax", "umin", "umul", "usub", "vector",
+}  # fmt: skip
 """Intrinsics of LLVM that are instructions, or functions that any process has."""
 _WORD = ctypes.c_int64
 _RESULTS: dict[str, Any] = {"int64": _WORD, "float64": ctypes.c_double}
