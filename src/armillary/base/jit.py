@@ -23,7 +23,8 @@ tests all of this.
 
 The cache is in `$XDG_CACHE_HOME/armillary` or `~/.cache/armillary`. If that folder is not writable, nothing is cached,
 not even next to the sources, where Numba would put it. A damaged cache file is deleted, and its kernel is compiled
-again (`armillary.base.kernel_files`).
+again (`armillary.base.kernel_files`). Code of our own kernels is kept a second time, in a form that runs without Numba
+(`armillary.base.machine_code`).
 """
 
 from __future__ import annotations

@@ -104,8 +104,9 @@ def _kind(argument: Any) -> object:
     """Return what the type of an argument depends on; None: machine code without Numba does not take it."""
     if type(argument) is np.ndarray:
         flags = argument.flags
-        if flags.c_contiguous and flags.aligned and argument.dtype.isnative and not argument.dtype.hasobject:
-            return argument.dtype.char, argument.ndim, flags.writeable
+        kind = argument.dtype
+        if flags.c_contiguous and flags.aligned and kind.isnative and kind.kind in "biuf":
+            return kind.char, argument.ndim, flags.writeable
         return None
     if type(argument) is int:
         return "int" if _LEAST <= argument <= _MOST else None
@@ -134,7 +135,11 @@ def _bare(made: Any) -> tuple[str, list[str], bytes] | None:
     # Code from a file of Numba's comes without its module.
     if not any(each.name == name and not each.is_declaration for each in alone.functions):
         return None
-    foreign = [each.name for each in (*alone.functions, *alone.global_variables) if each.is_declaration]
+    left = (*alone.functions, *alone.global_variables)
+    # Only Numba can make an exception of what is stored for one.
+    if any("picklebuf" in each.name for each in left):
+        return None
+    foreign = [each.name for each in left if each.is_declaration]
     return (name, results, machine.emit_object(alone)) if all(map(_is_everywhere, foreign)) else None
 
 
