@@ -1,9 +1,10 @@
 """How long a kernel is interpreted before its machine code takes over.
 
 Both give the same ticks, so only time matters. Cached machine code takes `LINKING`, or `LOADING` where it needs Numba,
-and `COMPILING` without a cache; the duration of a run is known only afterwards. So a run begins interpreted, and switches to machine code once it has
-taken as long as loading costs, or half as long as compiling. Earlier interpreted runs of the process count, too, and a
-file next to the machine code keeps the time of earlier processes that had no machine code.
+and `COMPILING` without a cache; the duration of a run is known only afterwards. So a run begins interpreted, and
+switches to machine code once it has taken as long as loading costs, or half as long as compiling. Earlier interpreted
+runs of the process count, too, and a file next to the machine code keeps the time of earlier processes that had no
+machine code.
 """
 
 from __future__ import annotations
