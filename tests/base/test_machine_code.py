@@ -62,6 +62,16 @@ def one(count: int) -> int:
     return count * 3
 
 
+def whether(count: int) -> bool:
+    """Return yes or no."""
+    return count > 3
+
+
+def several(count: int) -> tuple[bool, int, bool, float]:
+    """Return values of different sizes."""
+    return count > 3, count, count < 3, count / 2
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the code of all functions, which Numba has compiled."""
@@ -70,7 +80,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert Entry(folder, "mixed", compiled(mixed))(1, 2.0, *arrays) == (3, 0.0)
     assert Entry(folder, "nothing", compiled(nothing))(np.zeros(1, np.int64)) is None
     assert Entry(folder, "one", compiled(one))(2) == 6
-    assert len(list(folder.glob(f"*{SUFFIX}"))) == 3
+    assert Entry(folder, "whether", compiled(whether))(2) is False
+    assert Entry(folder, "several", compiled(several))(3) == (False, 3, False, 1.5)
+    assert len(list(folder.glob(f"*{SUFFIX}"))) == 5
     return folder
 
 
@@ -94,6 +106,9 @@ def test_none_and_single_numbers(folder: Path) -> None:
     into = np.zeros(1, np.int64)
     assert Entry(folder, "nothing", refuse)(into) is None
     assert into[0] == 7
+    assert [Entry(folder, "whether", refuse)(count) for count in (3, 4)] == [False, True]
+    assert Entry(folder, "several", refuse)(-5) == (False, -5, True, -2.5)
+    assert Entry(folder, "several", refuse)(5) == (True, 5, False, 2.5)
     found = Entry(folder, "one", refuse)(-5)
     assert found == -15 and type(found) is int
 

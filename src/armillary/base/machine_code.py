@@ -32,7 +32,7 @@ _INSTRUCTIONS = {
 }  # fmt: skip
 """Intrinsics of LLVM that are instructions, or functions that any process has."""
 _WORD = ctypes.c_int64
-_RESULTS: dict[str, Any] = {"int64": _WORD, "float64": ctypes.c_double}
+_RESULTS: dict[str, Any] = {"int64": _WORD, "float64": ctypes.c_double, "bool": ctypes.c_bool}
 """Types of results, as Numba names them; none has no word."""
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 
