@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from armillary.base.machine_code import SUFFIX, Entry
+from armillary.base.kernel_files import SUFFIX
+from armillary.base.machine_code import Entry
 
 LOOK = """\
 import sys

@@ -48,7 +48,6 @@ from types import ModuleType
 from typing import Any, Literal, TypeVar
 
 from armillary.base.kernel_files import KernelFiles
-from armillary.base.machine_code import Entry, usable
 
 Mode = Literal["compiled", "interpreted"]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -144,6 +143,8 @@ class _Entries(ModuleType):
 
     def __init__(self, name: str, variant: str, entries: Iterable[str]) -> None:
         super().__init__(name)
+        from armillary.base.machine_code import Entry
+
         self._of = name, variant
         folder = cache_folder() / variant
         for each in entries:
@@ -163,6 +164,9 @@ _ENTRY = re.compile(r"^@njit\ndef (\w+)\(", re.MULTILINE)
 def _without_numba(name: str, variant: str) -> ModuleType | None:
     """Return what stands for a compiled module of ours; of others, what to hash is known only once they have run."""
     if (name, variant) not in _entries:
+        # Late: an interpreted run needs nothing of it.
+        from armillary.base.machine_code import usable
+
         spec = importlib.util.find_spec(name)
         ours = spec is not None and spec.origin is not None and Path(spec.origin).is_relative_to(_HOME)
         if not ours or ("." in variant and not variant.startswith(f"{_HOME.name}.")) or not usable():

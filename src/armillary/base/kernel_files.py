@@ -17,6 +17,8 @@ from typing import Any
 from armillary.base.errors import InputError
 from armillary.base.files import replacing
 
+SUFFIX = ".code"
+"""Of files of machine code that runs without Numba, see `machine_code`; those of Numba end in ``.nbc``."""
 _SEAL = hashlib.sha256().digest_size
 
 

@@ -19,10 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from armillary.base.kernel_files import KernelFiles
+from armillary.base.kernel_files import SUFFIX, KernelFiles
 
-SUFFIX = ".code"
-"""Of the files of machine code; those of Numba end in ``.nbc``."""
 _INSTRUCTIONS = {
     "abs", "assume", "bitreverse", "bswap", "ceil", "copysign", "ctlz", "ctpop", "cttz", "expect",
     "experimental", "fabs", "floor", "fma", "fmuladd", "fshl", "fshr", "lifetime", "masked",

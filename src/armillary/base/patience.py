@@ -20,7 +20,7 @@ import numpy as np
 from armillary.base.errors import InputError
 from armillary.base.files import write_text
 from armillary.base.jit import Mode, cache_folder, is_checking, is_loaded
-from armillary.base.machine_code import SUFFIX
+from armillary.base.kernel_files import SUFFIX
 
 LINKING, LOADING, COMPILING = 0.1, 0.7, 5.0
 """Seconds of processor time; linking takes 0.05 to 0.1 for each engine with the hash of its sources, loading 0.6 to 0.9
