@@ -35,7 +35,13 @@ def both(program: Any, platform: Any, run: Any, events: int) -> list[Any]:
     for mode in ("interpreted", None):
         # Machine code that another test has loaded would be used from the start.
         with patch.multiple(
-            patience, SLICE=events, LOADING=0.0, COMPILING=0.0, is_loaded=lambda *_: False, _spent={}
+            patience,
+            SLICE=events,
+            LINKING=0.0,
+            LOADING=0.0,
+            COMPILING=0.0,
+            is_loaded=lambda *_: False,
+            _spent={},
         ):
             timeline = timeline_of(program, run(mode), platform, {})
         spans = [[column.tolist() for column in timeline.spans(c)] for c in range(len(timeline.finish))]
@@ -72,27 +78,29 @@ def test_astra_sim_changes_over(case: Any, events: int) -> None:
 
 @pytest.mark.parametrize(
     ("kept", "noted", "limit"),
-    [(True, "", 1.0), (False, "", 9.0), (False, "6.5", 2.5), (False, "damaged", 9.0)],
+    [("code", "", 0.5), ("nbc", "", 1.0), ("", "", 9.0), ("", "6.5", 2.5), ("", "damaged", 9.0)],
 )
 def test_a_kernel_is_interpreted_for_as_long_as_its_machine_code_takes(
-    kept: bool, noted: str, limit: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kept: str, noted: str, limit: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     folder = cache_folder() / "made"
     folder.mkdir(parents=True)
-    if kept:
+    if kept == "nbc":
         (folder / "somewhere_kernel.run-1.abc.nbc").touch()
+    if kept == "code":
+        (cache_folder() / "somewhere_kernel.run.abc.code").touch()
     if noted:
         (cache_folder() / "somewhere_kernel.seconds").write_text(noted)
     clock = [100.0]
     monkeypatch.setattr(patience.time, "thread_time", lambda: clock[0])
-    with patch.multiple(patience, LOADING=1.0, COMPILING=9.0, _spent={}):
+    with patch.multiple(patience, LINKING=0.5, LOADING=1.0, COMPILING=9.0, _spent={}):
 
         def begun(work: float, mode: Mode | None = None) -> Patience:
             return Patience("there.somewhere_kernel", "", mode, work)
 
         assert begun(1.1 * limit).mode == "compiled" and begun(1e9, "interpreted").mode == "interpreted"
-        first = begun(0.5)
+        first = begun(0.4)
         clock[0] += 0.6 * limit
         assert first.mode == "interpreted" and not first.is_over()
         first.end()

@@ -23,7 +23,8 @@ READING = {
 OURS = ""
 """No target: it reads what belongs to the package, or what the command itself has written."""
 MODULES: dict[str, str] = {
-    "base/jit.py": OURS, "base/kernel_files.py": OURS, "base/allowed.py": OURS, "base/page.py": OURS,
+    "base/jit.py": OURS, "base/machine_code.py": OURS,
+    "base/kernel_files.py": OURS, "base/allowed.py": OURS, "base/page.py": OURS,
     "compute/_supervise.py": OURS, "engine/transport/ns3/library.py": OURS, "evidence/replay/run.py": OURS,
     "report/trace_graph_html.py": OURS, "base/patience.py": OURS,
     "capture/cluster.py": OURS, "capture/forks.py": OURS, "capture/inputs.py": OURS, "capture/library.py": OURS,

@@ -23,7 +23,8 @@ tests all of this.
 
 The cache is in `$XDG_CACHE_HOME/armillary` or `~/.cache/armillary`. If that folder is not writable, nothing is cached,
 not even next to the sources, where Numba would put it. A damaged cache file is deleted, and its kernel is compiled
-again (`armillary.base.kernel_files`).
+again (`armillary.base.kernel_files`). Code of our own kernels is kept a second time, in a form that runs without Numba
+(`armillary.base.machine_code`).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ import hashlib
 import importlib
 import importlib.util
 import os
+import re
 import sys
 import tempfile
 import threading
@@ -40,7 +42,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, TypeVar
@@ -129,7 +131,51 @@ def load(name: str, mode: Mode, variant: str = "") -> ModuleType:
     """
     # Another thread would find half a module.
     with _lock:
+        if mode == "compiled" and not _loading and not is_checking():
+            found = _without_numba(name, variant)
+            if found is not None:
+                return found
         return _load(name, mode, variant)
+
+
+class _Entries(ModuleType):
+    """Stands for a compiled kernel module, which is loaded only if machine code that was kept does not do."""
+
+    def __init__(self, name: str, variant: str, entries: Iterable[str]) -> None:
+        super().__init__(name)
+        from armillary.base.machine_code import Entry
+
+        self._of = name, variant
+        folder = cache_folder() / variant
+        for each in entries:
+            code = Entry(folder, f"{name.rpartition('.')[2]}.{each}", partial(self.__getattr__, each))
+            setattr(self, each, code)
+
+    def __getattr__(self, name: str) -> Any:
+        with _lock:
+            return getattr(_load(self._of[0], "compiled", self._of[1]), name)
+
+
+_entries: dict[tuple[str, str], _Entries | None] = {}
+"""By module and variant; None: Numba has to load it."""
+_ENTRY = re.compile(r"^@njit\ndef (\w+)\(", re.MULTILINE)
+
+
+def _without_numba(name: str, variant: str) -> ModuleType | None:
+    """Return what stands for a compiled module of ours; of others, what to hash is known only once they have run."""
+    if (name, variant) not in _entries:
+        # Late: an interpreted run needs nothing of it.
+        from armillary.base.machine_code import usable
+
+        spec = importlib.util.find_spec(name)
+        ours = spec is not None and spec.origin is not None and Path(spec.origin).is_relative_to(_HOME)
+        if not ours or ("." in variant and not variant.startswith(f"{_HOME.name}.")) or not usable():
+            _entries[name, variant] = None
+        else:
+            assert spec is not None and spec.origin is not None
+            source = Path(spec.origin).read_text(encoding="utf-8")
+            _entries[name, variant] = _Entries(name, variant, _ENTRY.findall(source))
+    return _entries[name, variant]
 
 
 def _load(name: str, mode: Mode, variant: str) -> ModuleType:
@@ -181,7 +227,9 @@ def _load(name: str, mode: Mode, variant: str) -> ModuleType:
 
 def is_loaded(name: str, mode: Mode, variant: str = "") -> bool:
     """Tell whether this process has a kernel module in a mode."""
-    return f"{name}:{mode}:{variant}" in sys.modules
+    return f"{name}:{mode}:{variant}" in sys.modules or (
+        mode == "compiled" and _entries.get((name, variant)) is not None
+    )
 
 
 def _execute_checked(module: ModuleType, path: str) -> None:
@@ -250,7 +298,10 @@ def cache_folder(sources: Iterable[Path] = ()) -> Path:
 def _ours() -> Any:
     """Return the hash of our sources: kernels, what declares their tables, and what makes code of both."""
     digest = hashlib.sha256()
-    makers = [Path(__file__).with_name(f"{name}.py") for name in ("jit", "tables", "accessors", "spans")]
+    makers = [
+        Path(__file__).with_name(f"{name}.py")
+        for name in ("jit", "machine_code", "tables", "accessors", "spans")
+    ]
     for source in (*makers, *sorted(each for each in _HOME.rglob("*.py") if any(map(each.match, _SOURCES)))):
         digest.update(source.read_bytes())
     return digest

@@ -17,24 +17,30 @@ from typing import Any
 from armillary.base.errors import InputError
 from armillary.base.files import replacing
 
+SUFFIX = ".code"
+"""Of files of machine code that runs without Numba, see `machine_code`; those of Numba end in ``.nbc``."""
 _SEAL = hashlib.sha256().digest_size
 
 
 class KernelFiles:
     """Stands for Numba's ``IndexDataCacheFile``: the machine code of a function, by signature and processor."""
 
-    def __init__(self, folder: Path, name: str, version: str) -> None:
-        """Keep the code of function `name`, made by `version` of Numba, in `folder`."""
+    def __init__(self, folder: Path, name: str, version: str, suffix: str = ".nbc") -> None:
+        """Keep the code of function `name`, made by `version` of Numba, in files of `folder` that end in `suffix`."""
         self._folder = folder
         self._name = name
         self._version = version
+        self._suffix = suffix
         self.problem: OSError | None = None
         """Why the last `save` kept nothing."""
 
     def _about(self, key: object) -> tuple[str, Path]:
         # Types have names that tell them apart; pickles of them may differ from process to process.
         known = repr((self._version, key))
-        return known, self._folder / f"{self._name}.{hashlib.sha256(known.encode()).hexdigest()[:24]}.nbc"
+        return (
+            known,
+            self._folder / f"{self._name}.{hashlib.sha256(known.encode()).hexdigest()[:24]}{self._suffix}",
+        )
 
     def save(self, key: object, data: object) -> None:
         """Keep the code of a signature; where that fails, nothing is kept, and `problem` says why."""
@@ -69,5 +75,5 @@ class KernelFiles:
 
     def flush(self) -> None:
         """Forget all code of the function."""
-        for path in self._folder.glob(f"{self._name}.*.nbc"):
+        for path in self._folder.glob(f"{self._name}.*{self._suffix}"):
             path.unlink(missing_ok=True)

@@ -1,9 +1,10 @@
 """How long a kernel is interpreted before its machine code takes over.
 
-Both give the same ticks, so only time matters. Cached machine code takes `LOADING`, and `COMPILING` without a cache;
-the duration of a run is known only afterwards. So a run begins interpreted, and switches to machine code once it has
-taken as long as loading costs, or half as long as compiling. Earlier interpreted runs of the process count, too, and a
-file next to the machine code keeps the time of earlier processes that had no machine code.
+Both give the same ticks, so only time matters. Cached machine code takes `LINKING`, or `LOADING` where it needs Numba,
+and `COMPILING` without a cache; the duration of a run is known only afterwards. So a run begins interpreted, and
+switches to machine code once it has taken as long as loading costs, or half as long as compiling. Earlier interpreted
+runs of the process count, too, and a file next to the machine code keeps the time of earlier processes that had no
+machine code.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ import numpy as np
 from armillary.base.errors import InputError
 from armillary.base.files import write_text
 from armillary.base.jit import Mode, cache_folder, is_checking, is_loaded
+from armillary.base.kernel_files import SUFFIX
 
-LOADING, COMPILING = 0.7, 5.0
-"""Seconds of processor time; with the import of Numba, loading takes 0.6 to 0.9 for each engine, compiling 10 to 25."""
+LINKING, LOADING, COMPILING = 0.1, 0.7, 5.0
+"""Seconds of processor time; linking takes 0.05 to 0.1 for each engine with the hash of its sources, loading 0.6 to 0.9
+with the import of Numba, compiling 10 to 25."""
 SLICE = 50
 """Events that are interpreted between two looks at the clock."""
 _spent: dict[str, float] = {}
@@ -47,7 +50,7 @@ class Patience:
         self._name, self._variant = name, variant
         self._open = mode is None and not is_checking()
         if mode is None:
-            long = work >= LOADING and (is_checking() or work + self._before >= self._limit)
+            long = work >= LINKING and (is_checking() or work + self._before >= self._limit)
             mode = "compiled" if long or is_loaded(name, "compiled", variant) else "interpreted"
         self.mode: Mode = mode
         self._begun = time.thread_time()
@@ -62,7 +65,7 @@ class Patience:
             return False
         own = time.thread_time() - self._begun
         # The limit is looked up once there is something to gain.
-        if own + _spent.get(self._name, 0.0) < LOADING or own + self._before < self._limit:
+        if own + _spent.get(self._name, 0.0) < LINKING or own + self._before < self._limit:
             return False
         self.end()
         self.mode = "compiled"
@@ -75,31 +78,30 @@ class Patience:
         own = time.thread_time() - self._begun
         _spent[self._name] = _spent.get(self._name, 0.0) + own
         # Less does not matter to later processes, and the file takes time, too.
-        if own >= LOADING and not self._is_kept:
+        if own >= LOADING and self._limit == COMPILING:
             with suppress(InputError):
                 write_text(self._file, f"{own + self._before:.1f}\n")
 
-    @property
+    @cached_property
     def _limit(self) -> float:
-        return LOADING if self._is_kept else COMPILING
+        name = self._name.rpartition(".")[2]
+        if any(self._folder.glob(f"{name}.*{SUFFIX}")):
+            return LINKING
+        # Perhaps for another version of Numba: then it is compiled early.
+        return LOADING if any(self._folder.glob(f"*/{name}.*.nbc")) else COMPILING
 
     @cached_property
     def _before(self) -> float:
         """Seconds of earlier runs; of other processes while there was no machine code."""
         before = _spent.get(self._name, 0.0)
         with suppress(OSError, ValueError):
-            if not self._is_kept:
+            if self._limit == COMPILING:
                 before = max(before, float(self._file.read_text(encoding="utf-8")))
         return before
 
     @cached_property
     def _folder(self) -> Path:
         return cache_folder() / self._variant
-
-    @cached_property
-    def _is_kept(self) -> bool:
-        # Perhaps for another version of Numba: then it is compiled early.
-        return any(self._folder.glob(f"*/{self._name.rpartition('.')[2]}.*.nbc"))
 
     @property
     def _file(self) -> Path:

@@ -247,10 +247,19 @@ class Layout:
         for name, span in where.items():
             state[self.places[name]] = span.start
             if name in filled:
-                state[span] = filled[name]
+                _fill(state[span], filled[name])
             elif name in begin:
                 state[span] = begin[name]
         return (state if mode == "compiled" else state.tolist()), where
+
+
+def _fill(zeros: Ints, values: Ints) -> None:
+    """Write values over zeros; of many that are mostly 0 only the others: a page that is not written takes nothing."""
+    if len(values) > _HUGE and np.count_nonzero(values) * 64 < len(values):
+        others = np.flatnonzero(values)
+        zeros[others] = values[others]
+    else:
+        zeros[:] = values
 
 
 def sparse_zeros(size: int) -> Ints:

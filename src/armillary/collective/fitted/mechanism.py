@@ -16,7 +16,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from armillary.base import portable
 from armillary.collective.fitted.sheet import DataSheet
@@ -31,6 +34,7 @@ from armillary.collective.fitted.tuning import (
     tree_depth,
 )
 
+Floats = NDArray[np.float64]
 MESSAGE, MESSAGE_LL = "message", "message LL"
 LINES = (*PROTOCOLS, NVLS, MESSAGE_LL, MESSAGE)
 """Names of lines within a node."""
@@ -40,20 +44,20 @@ NETWORK_LINES = (*PROTOCOLS, MESSAGE, SEND, CROWDED)
 GATHER = "gather"
 SHARING = (*PROTOCOLS, MESSAGE, GATHER)
 """Kinds of lines that share links of the host or of a mesh in the same way; an all-gather by Simple may differ."""
-_SATURATES = (SIMPLE, NVLS, MESSAGE)
-_OVERLAP = 2.5
+SATURATES = (SIMPLE, NVLS, MESSAGE)
+OVERLAP = 2.5
 """Exponent of the mean of hops and bytes, which overlap: best on H100 and B200, of 2 to 4."""
-_SHARP = 5
+SHARP = 5
 """Exponent of the mean of two bandwidths in series: 8 H100 a node reach 324 GB/s by links of 362 and NICs of 392."""
 _MANY = 64
 """Members from which a message between nodes takes the line of `CROWDED`: 26 GB/s among 40, 15 among 80 (xxrjun)."""
-_CHANNELS, _CHANNEL_BYTES = 32, 16 * 2**20
+CHANNELS, CHANNEL_BYTES = 32, 16 * 2**20
 """Channels that messages share out, and bytes of a message for which it gets one more (sendrecv of xxrjun)."""
 
 
 LL128_DATA = 120 / 128
 """Share of what LL128 sends that is data."""
-_RAMPED = 16 * 2**10
+RAMPED = 16 * 2**10
 """Bytes at which half of `ramp` is there: times of all measured devices rise between 8 and 64 KiB."""
 
 
@@ -114,18 +118,28 @@ class Mechanism:
 
     def slower(self, line: str, operation: str, members: int) -> float:
         """Return the factor of `sharing` for any number of members, on a line between those known in logarithms."""
-        kind = MESSAGE if line in (MESSAGE, MESSAGE_LL) else SIMPLE if line == NVLS else line
-        if operation == "all-gather" and kind == SIMPLE and GATHER in self.sharing:
-            kind = GATHER
+        kind = self.sharer(line, operation)
         known = self.sharing.get(kind)
         if not known:
             return 1.0
-        below = max((n for n in known if n <= members), default=min(known))
-        above = min((n for n in known if n >= members), default=below)
-        if below >= above:
+        below, above, part = around(known, members)
+        if part is None:
             return known[below]
-        part = portable.log(members / below) / portable.log(above / below)
         return portable.power(known[below], 1 - part) * portable.power(known[above], part)
+
+    def sharer(self, line: str, operation: str) -> str:
+        """Return the kind of `sharing` of a line."""
+        kind = MESSAGE if line in (MESSAGE, MESSAGE_LL) else SIMPLE if line == NVLS else line
+        return GATHER if operation == "all-gather" and kind == SIMPLE and GATHER in self.sharing else kind
+
+
+def around(known: Mapping[int, float], members: int) -> tuple[int, int, float | None]:
+    """Return the known numbers below and above, and the share of the latter; None: it is that of the former."""
+    below = max((n for n in known if n <= members), default=min(known))
+    above = min((n for n in known if n >= members), default=below)
+    if below >= above:
+        return below, below, None
+    return below, above, portable.log(members / below) / portable.log(above / below)
 
 
 class Work(NamedTuple):
@@ -193,35 +207,41 @@ def spent(mechanism: Mechanism, each: Work, operation: str, members: int, nodes:
         # A flag goes with each word, so that the link carries twice the bytes.
         at_link = slower * 2 * sent * each.peers / mechanism.lines[MESSAGE].bandwidth
         inside = max(sent / line.bandwidth, at_link)
-    elif each.line in _SATURATES and inside:
+    elif each.line in SATURATES and inside:
         inside *= 1 + math.sqrt(mechanism.saturation / sent)
     if each.line == MESSAGE:
         part = sent / each.peers
         # While a larger message gets more channels, it takes no longer.
-        channels = max(_CHANNELS // members, 1, part / _CHANNEL_BYTES)
+        channels = max(CHANNELS // members, 1, part / CHANNEL_BYTES)
         inside = max(inside, part / (mechanism.channel * channels))
     overhead = line.overhead
     if each.line == LL:
         copied = mechanism.gather * each.hops if operation == "all-gather" else 0.0
-        overhead += (mechanism.ramp + copied) * sent / (sent + _RAMPED)
+        overhead += (mechanism.ramp + copied) * sent / (sent + RAMPED)
     if each.line in (MESSAGE, MESSAGE_LL):
         overhead += mechanism.peer * (each.peers - 1)
     if nodes == 1:
         # Latency is what is left when the links are not busy.
         waited = line.hop * each.hops
-        return overhead + _joined(waited, inside, _OVERLAP) - inside, inside
-    outer = mechanism.network[_outer(each.line, operation, members)]
+        return overhead + joined(waited, inside, OVERLAP) - inside, inside
+    outer = mechanism.network[outer_of(each.line, operation, members)]
     at_nic = each.nic / outer.bandwidth
     transfer = max(inside, at_nic)
-    transfer *= _joined(1.0, min(inside, at_nic) / transfer, _SHARP)
+    transfer *= joined(1.0, min(inside, at_nic) / transfer, SHARP)
     return overhead + outer.step * each.hops + outer.hop * each.across, transfer
 
 
-def _joined(one: float, other: float, sharp: float) -> float:
+@overload
+def joined(one: float, other: float, sharp: float) -> float: ...
+@overload
+def joined(one: Floats, other: Floats, sharp: float) -> Floats: ...
+def joined(one: Any, other: Any, sharp: float) -> Any:
+    """Return the mean of two times that overlap, or of each of two arrays."""
     return portable.power(portable.power(one, sharp) + portable.power(other, sharp), 1 / sharp)
 
 
-def _outer(line: str, operation: str, members: int) -> str:
+def outer_of(line: str, operation: str, members: int) -> str:
+    """Return the line between nodes that belongs to one within."""
     if operation != "send":
         return line
     return SEND if members < _MANY else CROWDED

@@ -13,7 +13,8 @@ from armillary.base import portable
 from armillary.base.errors import InputError, one_of
 from armillary.compute.gpu.attention import attention_seconds
 from armillary.compute.gpu.device import SECOND, Factors, Gpu, load_gpu
-from armillary.compute.gpu.gemm import BOUNDS, ELEMENT, gemm_seconds
+from armillary.compute.gpu.gemm import BOUNDS, ELEMENT
+from armillary.compute.gpu.known import known_gemm_seconds
 from armillary.compute.gpu.power import Power
 from armillary.compute.model import ComputeModel, Device, Floats, Times, Work
 
@@ -110,7 +111,7 @@ class GpuModel(ComputeModel):
                 float,
             )
             written = np.array([self._written(work, at) for at, _ in rows])
-            seconds, limit = gemm_seconds(
+            seconds, limit = known_gemm_seconds(
                 self.gpu, precision, sizes, written, self.gpu.gemm_fit(precision, scaling),
                 sustained=self.factors.sustained, power=self._power,
                 transposed=np.array([work.names[at].rpartition(".")[2] == "weight" for at, _ in rows]),

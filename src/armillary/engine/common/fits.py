@@ -37,14 +37,35 @@ def fit_of(choice: FitChoice) -> CollectiveFit:
     Raises:
         InputError: there is none of that name, or its file is malformed.
     """
-    path = choice.folder / choice.name
-    named = choice.name.replace("_", "-") in _names() or not path.is_file()
-    # The time of the last change is part of the cache key, so an edited file is read again.
-    stamp = 0 if named else path.stat().st_mtime_ns
     try:
-        return _load(choice.name if named else str(path), stamp)
+        return _load(*_source(choice))
     except InputError as error:
         raise InputError(f"{choice.source}: {error}" if choice.source else str(error)) from error
+
+
+def time_of(choice: FitChoice, operation: str, per_node: int, nodes: int, size: int) -> CollectiveTime | None:
+    """Return what `CollectiveFit.time` says by the fit that a platform names, which says the same each time.
+
+    Raises:
+        InputError: see `fit_of`.
+    """
+    fit_of(choice)
+    return _time(*_source(choice), operation, per_node, nodes, size)
+
+
+@lru_cache(maxsize=1 << 14)
+def _time(
+    name: str, stamp: int, operation: str, per_node: int, nodes: int, size: int
+) -> CollectiveTime | None:
+    return _load(name, stamp).time(operation, per_node, nodes, size)
+
+
+def _source(choice: FitChoice) -> tuple[str, int]:
+    """Return the name or path of a fit, and the time of its last change, so that an edited file is read again."""
+    path = choice.folder / choice.name
+    if choice.name.replace("_", "-") in _names() or not path.is_file():
+        return choice.name, 0
+    return str(path), path.stat().st_mtime_ns
 
 
 @cache
@@ -83,7 +104,7 @@ def timed(call: CollectiveCall, comm: Communicator, platform: Platform) -> Colle
     if call.splits:
         matrix = np.array(call.splits, np.int64)
         size = int(max(matrix.sum(axis=0).max(), matrix.sum(axis=1).max()))
-    return fit_of(choice).time(operation, int(counts.max()), len(counts), size)
+    return time_of(choice, operation, int(counts.max()), len(counts), size)
 
 
 def crosses_host(call: CollectiveCall, comm: Communicator, platform: Platform) -> bool:
@@ -109,7 +130,7 @@ def fitted_message(platform: Platform, hops: Sequence[int], size: int) -> Messag
     if choice is None or size <= 0:
         return None
     dim = max(d for d, hop in enumerate(hops) if hop)
-    time = fit_of(choice).time("send", *((2, 1) if dim < choice.inner else (1, 2)), size)
+    time = time_of(choice, "send", *((2, 1) if dim < choice.inner else (1, 2)), size)
     return None if time is None else Message(time.latency_ns, busy(time.transfer_ns, platform, dim), dim)
 
 

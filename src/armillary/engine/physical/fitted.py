@@ -15,7 +15,7 @@ import numpy as np
 
 from armillary.collective.demand import plain
 from armillary.engine.common import network
-from armillary.engine.common.fits import busy, crosses_host, fit_of, spanned, timed
+from armillary.engine.common.fits import busy, crosses_host, spanned, time_of, timed
 from armillary.engine.common.items import MEMORY_OPERATIONS
 from armillary.engine.common.network import CollectiveCall, Communicator
 from armillary.engine.physical.phases import FITTED, PhysicalPhase
@@ -68,9 +68,9 @@ def fit_warnings(
             unknown.add(call.operation)
         elif time.transfer_ns < _least(call, comm, platform):
             beaten.add(call.operation)
-    if sizes and fit_of(choice).time("send", 1, 2, max(sizes)) is None:
+    if sizes and time_of(choice, "send", 1, 2, max(sizes)) is None:
         unknown.add("send between nodes")
-    if sizes and fit_of(choice).time("send", 2, 1, max(sizes)) is None:
+    if sizes and time_of(choice, "send", 2, 1, max(sizes)) is None:
         unknown.add("send in a node")
     found = []
     if unknown:

@@ -24,13 +24,12 @@ from armillary.collective.fitted.mechanism import (
     Line,
     Mechanism,
     Outer,
-    Work,
-    spent,
     work,
 )
 from armillary.collective.fitted.model import SMALL
 from armillary.collective.fitted.sheet import DataSheet
 from armillary.collective.fitted.tuning import LL, LL128, NVLS, PCIE, SIMPLE, has_ll128
+from armillary.evidence.calibrate.nccl_rows import Key, Row, Rows
 from armillary.evidence.calibrate.priors import told
 from armillary.evidence.calibrate.samples import Sample
 
@@ -52,8 +51,6 @@ _TELLS = 2**20
 """Bytes below which a time between nodes tells what hops take: fitted to H100 from 32 MiB on, one of LL128 was 1.4 us,
 and rings of 16,384 members took a quarter of their time without that protocol."""
 
-Key = tuple[str, str]
-"""(line, field), (network line, field) with the line's name in brackets, or (part, name of a number)."""
 Floats = NDArray[np.float64]
 
 
@@ -69,14 +66,6 @@ class Fitted(NamedTuple):
     mechanism: Mechanism
     told: int
     cost: float
-
-
-class _Row(NamedTuple):
-    operation: str
-    members: int
-    nodes: int
-    runs: tuple[Work, ...]
-    ns: float
 
 
 def usual(sheet: DataSheet, nvls: bool) -> Mechanism:
@@ -215,7 +204,7 @@ def _solved(
 ) -> Fitted:
     nvls = NVLS in start.lines
     rows = [
-        _Row(
+        Row(
             s.operation, s.members, s.nodes, work(s.operation, s.per_node, s.nodes, s.size, sheet, nvls), s.ns
         )
         for s in samples
@@ -231,24 +220,23 @@ def _solved(
     def mechanism_of(point: Floats) -> Mechanism:
         return with_constants(start, dict(zip(keys, np.exp(point).tolist(), strict=True)))
 
-    def residuals(point: Floats) -> Floats:
-        now = mechanism_of(point)
-        predicted = [
-            min(sum(spent(now, each, r.operation, r.members, r.nodes)) for each in r.runs) for r in rows
-        ]
-        off: Floats = (np.log(predicted) - measured) / noise
+    table = Rows(rows, start, keys)
+
+    def residuals(*points: Floats) -> Floats:
+        times = table.times(np.stack([np.exp(point) for point in points]))
+        off: Floats = np.stack([(np.log(predicted) - measured) / noise for predicted in times])
         return off
 
     point, damping = first.copy(), 1e-2
-    off = residuals(point)
+    (off,) = residuals(point)
     cost = _cost(off) + _prior(point, first, prior_spread)
     slopes = np.zeros((len(rows), len(keys)))
     free = [number for number, key in enumerate(keys) if key not in held]
     for turn in range(_ROUNDS):
-        for number in free:
-            moved = point.copy()
-            moved[number] += _STEP
-            slopes[:, number] = (residuals(moved) - off) / _STEP
+        if free:
+            moved = np.tile(point, (len(free), 1))
+            moved[np.arange(len(free)), free] += _STEP
+            slopes[:, free] = ((residuals(*moved) - off) / _STEP).T
         if turn == 0 and len(free) > len(rows) // 2:
             free = told(slopes, len(rows)).tolist()
             # The prior alone pulls at the others, which stay where it is.
@@ -261,7 +249,7 @@ def _solved(
         for _ in range(8):
             step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), -gradient)
             tried = np.minimum(point + np.clip(step, -1, 1), most)
-            off_there = residuals(tried)
+            (off_there,) = residuals(tried)
             cost_there = _cost(off_there) + _prior(tried, first, prior_spread)
             if cost_there < cost:
                 saved = cost - cost_there
