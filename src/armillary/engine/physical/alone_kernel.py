@@ -1,0 +1,100 @@
+"""Chunk batches that have their ports to themselves: they take one event.
+
+Tensor parallelism makes most collectives of a step, and mostly within a node whose links nothing else crosses then. A
+chunk batch that finds all its ports idle keeps its rate until another chunk flow comes to one of them. So its end is
+known when it starts, and one event stands for the end of its volume, its way off the ports and its arrival. It counts
+on its ports, but is in none of their lists. If another comes before its volume has passed, it becomes a chunk flow like
+others (`admit`), and its event is void. The result is the same, to the tick.
+"""
+
+from __future__ import annotations
+
+from armillary.base.accessors import accessors
+from armillary.base.jit import inlined, inner, use
+from armillary.engine.physical import layout as lk
+
+schedule = use("armillary.engine.physical.event_kernel").schedule
+share = use("armillary.engine.physical.share_kernel")
+arrival, end_chunk_batch, join, rate_of = share.arrival, share.end_chunk_batch, share.join, share.rate_of
+rest, ticks_of = share.rest, share.ticks_of
+chunk_flows, line_ports, lines, port_state = accessors(
+    lk.CHUNK_FLOWS, lk.LINE_PORTS, lk.LINE_ROWS, lk.PORT_STATE
+)
+
+
+@inlined
+def may_be_alone(prog, st, chunk_flow):
+    """Tell whether a chunk flow is a chunk batch and all its ports are idle."""
+    if chunk_flows.chunks(st, chunk_flow) == 0 or prog[lk.Z_POLICY] != lk.FAIR:
+        return False
+    line = chunk_flows.line(st, chunk_flow)
+    first = lines.ports(prog, line)
+    others = 0
+    for i in range(lines.port_count(prog, line)):
+        others += port_state.count(st, line_ports.port(prog, first + i))
+    return others == 0
+
+
+@inlined
+def start_alone(prog, st, heap, chunk_flow, tick):
+    """Start a chunk batch on idle ports."""
+    line = chunk_flows.line(st, chunk_flow)
+    first = lines.ports(prog, line)
+    for i in range(lines.port_count(prog, line)):
+        port = line_ports.port(prog, first + i)
+        port_state.set_alone(st, port, chunk_flow + 1)
+        port_state.add_count(st, port, line_ports.weight(prog, first + i))
+    rate = rate_of(prog, st, chunk_flow)
+    chunk_flows.set_rate(st, chunk_flow, rate)
+    chunk_flows.set_reset(st, chunk_flow, 0)
+    through = tick + ticks_of(chunk_flows.remaining(st, chunk_flow), rate) + rest(prog, st, chunk_flow, rate)
+    chunk_flows.set_through(st, chunk_flow, through)
+    version = chunk_flows.add_version(st, chunk_flow, 1)
+    schedule(st, heap, arrival(prog, st, chunk_flow, through), lk.EV_ALONE, chunk_flow, version)
+
+
+@inner
+def clear(prog, st, chunk_flow):
+    """Take a chunk flow off the ports on which it is alone."""
+    line = chunk_flows.line(st, chunk_flow)
+    first = lines.ports(prog, line)
+    for i in range(lines.port_count(prog, line)):
+        port = line_ports.port(prog, first + i)
+        port_state.set_alone(st, port, 0)
+        port_state.add_count(st, port, -line_ports.weight(prog, first + i))
+
+
+@inlined
+def end_alone(prog, st, chunk_flow):
+    """End the volume of a chunk batch that has arrived."""
+    # Its end and its arrival would be two events.
+    st[lk.V_EVENTS] += 1
+    line = chunk_flows.line(st, chunk_flow)
+    # Another may have come meanwhile to ports that it had passed, on all of which it then was cleared.
+    if (
+        lines.port_count(prog, line) > 0
+        and port_state.alone(st, line_ports.port(prog, lines.ports(prog, line))) == chunk_flow + 1
+    ):
+        clear(prog, st, chunk_flow)
+    end_chunk_batch(prog, st, chunk_flow, chunk_flows.through(st, chunk_flow))
+    chunk_flows.set_head(st, chunk_flow, -1)
+
+
+@inner
+def admit(prog, st, mem, chunk_flow, tick):
+    """Let those that are alone on the ports of a chunk flow share them with it, or leave them if they have passed."""
+    line = chunk_flows.line(st, chunk_flow)
+    first = lines.ports(prog, line)
+    for i in range(lines.port_count(prog, line)):
+        other = port_state.alone(st, line_ports.port(prog, first + i)) - 1
+        if other < 0:
+            continue
+        clear(prog, st, other)
+        if chunk_flows.through(st, other) > tick:
+            # Both start at this tick: as if neither had a rate yet.
+            if chunk_flows.since(st, other) == tick:
+                chunk_flows.set_rate(st, other, 0)
+                chunk_flows.set_reset(st, other, 1)
+                # Its event, which is void now, would not have been made.
+                st[lk.V_EVENTS] -= 1
+            join(prog, st, mem, other)
