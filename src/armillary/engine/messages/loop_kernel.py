@@ -14,10 +14,9 @@ from armillary.engine.messages import layout as lk
 from armillary.engine.physical import layout as physical
 from armillary.engine.transport import layout as tk
 
-queue_kernel = use("armillary.engine.physical.event_kernel")
-schedule, drop_event, code_of = queue_kernel.schedule, queue_kernel.drop_event, queue_kernel.code_of
+drop_event = use("armillary.engine.common.heap_kernel").drop_event
 share = use("armillary.engine.physical.share_kernel")
-touch_chunk_flow = share.touch_chunk_flow
+schedule, code_of, touch_chunk_flow = share.schedule, share.code_of, share.touch_chunk_flow
 work = use("armillary.engine.physical.progress_kernel")
 complete_node, touch_rank, arrived = work.complete_node, work.touch_rank, work.arrived
 node_row, phase_row = work.node_row, work.phase_row
@@ -157,7 +156,8 @@ def happen(prog, st, mem, heap, net_table, net, pool, queue, tick):
     """Process the first event of the heap."""
     what, b = events.what(heap, 0), events.b(heap, 0)
     code, a = code_of(what), what >> physical.CODE_BITS
-    drop_event(st, heap)
+    st[physical.V_HEAP] -= 1
+    drop_event(heap, st[physical.V_HEAP])
     if code == physical.EV_NODE:
         complete_node(prog, st, a, b, tick)
     elif code == physical.EV_ARRIVED:

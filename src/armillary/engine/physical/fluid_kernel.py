@@ -17,25 +17,21 @@ from armillary.base.accessors import accessors
 from armillary.base.jit import inlined, inner, njit, use
 from armillary.engine.physical import layout as lk
 
-take = use("armillary.engine.common.heap_kernel").take
-queue = use("armillary.engine.physical.event_kernel")
-schedule, put_event, drop_event, code_of = queue.schedule, queue.put_event, queue.drop_event, queue.code_of
+heaps = use("armillary.engine.common.heap_kernel")
+take, put_event, drop_event = heaps.take, heaps.put_event, heaps.drop_event
 share = use("armillary.engine.physical.share_kernel")
+schedule, code_of = share.schedule, share.code_of
 touch_chunk_flow, touch_ports = share.touch_chunk_flow, share.touch_ports
-join, leave, room_for = share.join, share.leave, share.room_for
-room_to_join = share.room_to_join
+leave, room_for = share.leave, share.room_for
 start_head, mark_stale, settle_ports = share.start_head, share.mark_stale, share.settle_ports
-phase_of, end_chunk_batch = share.phase_of, share.end_chunk_batch
-lone = use("armillary.engine.physical.alone_kernel")
-may_be_alone, start_alone, end_alone, admit = lone.may_be_alone, lone.start_alone, lone.end_alone, lone.admit
+phase_of = share.phase_of
+batch = use("armillary.engine.physical.batch_kernel")
+put_on_ports, end_alone = batch.put_on_ports, batch.end_alone
+end_chunk_batch, holds = batch.end_chunk_batch, batch.holds
 work = use("armillary.engine.physical.progress_kernel")
 node_row, slot_of, ticks_of_node = work.node_row, work.slot_of, work.ticks_of_node
-complete_node, touch_rank, arrived, order_of = (
-    work.complete_node,
-    work.touch_rank,
-    work.arrived,
-    work.order_of,
-)
+complete_node, touch_rank = work.complete_node, work.touch_rank
+arrived, order_of = work.arrived, work.order_of
 enter, enter_asking, enter_chunk_batch = work.enter, work.enter_asking, work.enter_chunk_batch
 phase_at, phase_done = work.phase_at, work.phase_done
 channel_state, channels, children, comms = accessors(lk.CHANNEL_STATE, lk.CHANNELS, lk.CHILDREN, lk.COMMS)
@@ -306,16 +302,8 @@ def settle(prog, st, mem, heap, tick):
         # rates.
         on = chunk_flows.entry(st, chunk_flow) > 0
         if chunk_flows.head(st, chunk_flow) >= 0 and not on:
-            if may_be_alone(prog, st, chunk_flow):
-                if not room_for(st, heap, 1):
-                    return False
-                start_alone(prog, st, heap, chunk_flow, tick)
-                st[lk.V_LOOKED] += 1
-                continue
-            if not room_to_join(prog, st, mem, chunk_flow):
+            if not put_on_ports(prog, st, mem, heap, chunk_flow, tick):
                 return False
-            admit(prog, st, mem, chunk_flow, tick)
-            join(prog, st, mem, chunk_flow)
         elif chunk_flows.head(st, chunk_flow) < 0 and on:
             leave(prog, st, mem, chunk_flow)
         elif on and prog[lk.Z_POLICY] == lk.ORDERED:
@@ -327,12 +315,6 @@ def settle(prog, st, mem, heap, tick):
     st[lk.V_DIRTY] = 0
     st[lk.V_LOOKED] = 0
     return settle_ports(prog, st, mem, heap, tick)
-
-
-@inlined
-def holds(st, chunk_flow, version):
-    """Tell whether the end of a volume that was scheduled still holds; else its rate has changed since."""
-    return chunk_flows.version(st, chunk_flow) == version and chunk_flows.head(st, chunk_flow) >= 0
 
 
 @inner
@@ -372,7 +354,8 @@ def run(prog, st, mem, heap, budget):
             while st[lk.V_HEAP] > 0 and events.tick(heap, 0) == tick:
                 what, b = events.what(heap, 0), events.b(heap, 0)
                 code, a = code_of(what), what >> lk.CODE_BITS
-                drop_event(st, heap)
+                st[lk.V_HEAP] -= 1
+                drop_event(heap, st[lk.V_HEAP])
                 budget -= 1
                 st[lk.V_EVENTS] += 1
                 if code == lk.EV_NODE:

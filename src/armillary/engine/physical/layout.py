@@ -213,7 +213,7 @@ WHOLE, BROKEN = -1, -2
 PORT_STATE = STATE.columns("PORT", "ports", "One direction of a port.")
 PORT_STATE.column("first", "list of chunk flows on it, an address in working memory; 0: none")
 PORT_STATE.column("count", "chunk flows on it, with those that they stand for")
-PORT_STATE.column("alone", "1 + the chunk flow that is alone on it, see `alone_kernel`, 0: none")
+PORT_STATE.column("alone", "1 + the chunk flow that is alone on it, see `batch_kernel`, 0: none")
 PORT_STATE.column("priority", "which place in the global order comes first on it")
 PORT_STATE.column("key", "see `CHUNK_FLOWS`")
 PORT_STATE.column("first_count", "how many chunk flows have that place")

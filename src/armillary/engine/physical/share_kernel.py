@@ -8,7 +8,8 @@ idle. So a change of one port changes the rates on that port only, and no other.
 Changes within a tick take effect together at its end (`settle`), so their order does not matter. Volumes and rates are
 integers: a rate is rounded down and a finish up, so that no result beats the links.
 
-Chunk batches: the chunks of a collective of one phase, which follow one another through the same ports.
+Chunk batches: the chunks of a collective of one phase, which follow one another through the same ports (see also
+`batch_kernel`).
 
 A chunk flow serves them in order and keeps its rate from one to the next. So changes of the rate alone decide when each
 chunk ends, and one event stands for the whole batch. Until the rate first changes, the rows of the chunks follow from
@@ -22,14 +23,13 @@ from armillary.base.accessors import accessors
 from armillary.base.jit import inlined, inner, use
 from armillary.engine.physical import layout as lk
 
-schedule = use("armillary.engine.physical.event_kernel").schedule
+put_event = use("armillary.engine.common.heap_kernel").put_event
 dirty, dirty_ports, entries, chunk_flows = accessors(lk.DIRTY, lk.DIRTY_PORTS, lk.ENTRY, lk.CHUNK_FLOWS)
 line_ports, line_state, lines, port_state = accessors(
     lk.LINE_PORTS, lk.LINE_STATE, lk.LINE_ROWS, lk.PORT_STATE
 )
-ports, stale, comms, item_state = accessors(lk.PORTS, lk.STALE, lk.COMMS, lk.ITEM_STATE)
-items, line_members, members, phases = accessors(lk.ITEMS, lk.LINES, lk.MEMBERS, lk.PHASES)
-plan_chunks, plans, rows, chunk_batches = accessors(lk.CHUNKS, lk.PLANS, lk.ROWS, lk.CHUNK_BATCHES)
+ports, stale, items, phases = accessors(lk.PORTS, lk.STALE, lk.ITEMS, lk.PHASES)
+plan_chunks, plans, rows = accessors(lk.CHUNKS, lk.PLANS, lk.ROWS)
 
 
 @inlined
@@ -90,53 +90,17 @@ def advance_chunk_batch(prog, st, chunk_flow, tick):
 
 
 @inlined
-def arrival(prog, st, chunk_flow, tick):
-    """Return when the last chunk of a chunk batch has arrived that kept its rate and has passed its ports by a tick."""
-    plan = items.plan(prog, chunk_flows.item(st, chunk_flow))
-    done = tick + phases.latency(prog, phase_of(prog, plan, chunk_flows.chunks(st, chunk_flow) - 1))
-    bigger = plans.bigger(prog, plan)
-    if bigger == 0:
-        return done
-    # What a bigger chunk reduces may take a little longer.
-    phase = phase_of(prog, plan, 0)
-    ticks = bigger * ticks_of(phases.volume(prog, phase), chunk_flows.rate(st, chunk_flow))
-    return max(done, chunk_flows.since(st, chunk_flow) + ticks + phases.latency(prog, phase))
+def schedule(st, heap, tick, code, a, b):
+    """Put an event on the heap; of events at one tick, the one made first comes first."""
+    st[lk.V_SEQUENCE] += 1
+    put_event(heap, st[lk.V_HEAP], tick, st[lk.V_SEQUENCE], (a << lk.CODE_BITS) + code, b)
+    st[lk.V_HEAP] += 1
 
 
 @inlined
-def end_chunk_batch(prog, st, chunk_flow, tick):
-    """Record the times of a chunk batch for all its members; returns the tick at which the last chunk arrives."""
-    item = chunk_flows.item(st, chunk_flow)
-    plan = items.plan(prog, item)
-    last = chunk_flows.chunks(st, chunk_flow) - 1
-    line = chunk_flows.line(st, chunk_flow)
-    comm = items.comm(prog, item)
-    member = comms.items(prog, comm) + item_state.instance(st, item) * comms.reps(prog, comm)
-    whole = chunk_flows.queue(st, chunk_flow) == lk.WHOLE
-    row = items.row(prog, item)
-    if whole:
-        rate = chunk_flows.rate(st, chunk_flow)
-        begun = chunk_flows.since(st, chunk_flow)
-        done = arrival(prog, st, chunk_flow, tick)
-    else:
-        advance_chunk_batch(prog, st, chunk_flow, tick)
-        done = tick + phases.latency(prog, phase_of(prog, plan, last))
-        rows.set_end(st, row + last, done)
-        bigger = plans.bigger(prog, plan)
-        if bigger > 0:
-            done = max(done, rows.end(st, row + bigger - 1))
-    # Members of a line share all times. A whole batch needs two numbers for each, a broken one its rows.
-    for i in range(lines.members(prog, line)):
-        other = members.item(st, member + line_members.local(prog, lines.local(prog, line) + i))
-        if whole:
-            chunk_batches.set_start(st, other, begun)
-            chunk_batches.set_rate(st, other, rate)
-        elif other != item:
-            own = items.row(prog, other)
-            for chunk in range(last + 1):
-                rows.set_start(st, own + chunk, rows.start(st, row + chunk))
-                rows.set_end(st, own + chunk, rows.end(st, row + chunk))
-    return done
+def code_of(what):
+    """Return what happens; `what` shifted by CODE_BITS is to which."""
+    return what & ((1 << lk.CODE_BITS) - 1)
 
 
 @inlined

@@ -1,4 +1,4 @@
-"""Chunk batches that have their ports to themselves: they take one event.
+"""The ends of chunk batches. Those that have their ports to themselves take one event.
 
 Tensor parallelism makes most collectives of a step, and mostly within a node whose links nothing else crosses then. A
 chunk batch that finds all its ports idle keeps its rate until another chunk flow comes to one of them. So its end is
@@ -13,13 +13,72 @@ from armillary.base.accessors import accessors
 from armillary.base.jit import inlined, inner, use
 from armillary.engine.physical import layout as lk
 
-schedule = use("armillary.engine.physical.event_kernel").schedule
 share = use("armillary.engine.physical.share_kernel")
-arrival, end_chunk_batch, join, rate_of = share.arrival, share.end_chunk_batch, share.join, share.rate_of
-rest, ticks_of = share.rest, share.ticks_of
-chunk_flows, line_ports, lines, port_state = accessors(
-    lk.CHUNK_FLOWS, lk.LINE_PORTS, lk.LINE_ROWS, lk.PORT_STATE
+advance_chunk_batch, join, rate_of = share.advance_chunk_batch, share.join, share.rate_of
+room_for, room_to_join = share.room_for, share.room_to_join
+phase_of, rest, schedule, ticks_of = share.phase_of, share.rest, share.schedule, share.ticks_of
+chunk_batches, chunk_flows, comms, item_state = accessors(
+    lk.CHUNK_BATCHES, lk.CHUNK_FLOWS, lk.COMMS, lk.ITEM_STATE
 )
+items, line_members, line_ports, lines = accessors(lk.ITEMS, lk.LINES, lk.LINE_PORTS, lk.LINE_ROWS)
+members, phases, plans, port_state = accessors(lk.MEMBERS, lk.PHASES, lk.PLANS, lk.PORT_STATE)
+rows = accessors(lk.ROWS)
+
+
+@inlined
+def holds(st, chunk_flow, version):
+    """Tell whether the end of a volume that was scheduled still holds; else its rate has changed since."""
+    return chunk_flows.version(st, chunk_flow) == version and chunk_flows.head(st, chunk_flow) >= 0
+
+
+@inlined
+def arrival(prog, st, chunk_flow, tick):
+    """Return when the last chunk of a chunk batch has arrived that kept its rate and has passed its ports by a tick."""
+    plan = items.plan(prog, chunk_flows.item(st, chunk_flow))
+    done = tick + phases.latency(prog, phase_of(prog, plan, chunk_flows.chunks(st, chunk_flow) - 1))
+    bigger = plans.bigger(prog, plan)
+    if bigger == 0:
+        return done
+    # What a bigger chunk reduces may take a little longer.
+    phase = phase_of(prog, plan, 0)
+    ticks = bigger * ticks_of(phases.volume(prog, phase), chunk_flows.rate(st, chunk_flow))
+    return max(done, chunk_flows.since(st, chunk_flow) + ticks + phases.latency(prog, phase))
+
+
+@inlined
+def end_chunk_batch(prog, st, chunk_flow, tick):
+    """Record the times of a chunk batch for all its members; returns the tick at which the last chunk arrives."""
+    item = chunk_flows.item(st, chunk_flow)
+    plan = items.plan(prog, item)
+    last = chunk_flows.chunks(st, chunk_flow) - 1
+    line = chunk_flows.line(st, chunk_flow)
+    comm = items.comm(prog, item)
+    member = comms.items(prog, comm) + item_state.instance(st, item) * comms.reps(prog, comm)
+    whole = chunk_flows.queue(st, chunk_flow) == lk.WHOLE
+    row = items.row(prog, item)
+    if whole:
+        rate = chunk_flows.rate(st, chunk_flow)
+        begun = chunk_flows.since(st, chunk_flow)
+        done = arrival(prog, st, chunk_flow, tick)
+    else:
+        advance_chunk_batch(prog, st, chunk_flow, tick)
+        done = tick + phases.latency(prog, phase_of(prog, plan, last))
+        rows.set_end(st, row + last, done)
+        bigger = plans.bigger(prog, plan)
+        if bigger > 0:
+            done = max(done, rows.end(st, row + bigger - 1))
+    # Members of a line share all times. A whole batch needs two numbers for each, a broken one its rows.
+    for i in range(lines.members(prog, line)):
+        other = members.item(st, member + line_members.local(prog, lines.local(prog, line) + i))
+        if whole:
+            chunk_batches.set_start(st, other, begun)
+            chunk_batches.set_rate(st, other, rate)
+        elif other != item:
+            own = items.row(prog, other)
+            for chunk in range(last + 1):
+                rows.set_start(st, own + chunk, rows.start(st, row + chunk))
+                rows.set_end(st, own + chunk, rows.end(st, row + chunk))
+    return done
 
 
 @inlined
@@ -98,3 +157,18 @@ def admit(prog, st, mem, chunk_flow, tick):
                 # Its event, which is void now, would not have been made.
                 st[lk.V_EVENTS] -= 1
             join(prog, st, mem, other)
+
+
+@inlined
+def put_on_ports(prog, st, mem, heap, chunk_flow, tick):
+    """Let a chunk flow begin to use its ports; returns whether there was room for that."""
+    if may_be_alone(prog, st, chunk_flow):
+        if not room_for(st, heap, 1):
+            return False
+        start_alone(prog, st, heap, chunk_flow, tick)
+        return True
+    if not room_to_join(prog, st, mem, chunk_flow):
+        return False
+    admit(prog, st, mem, chunk_flow, tick)
+    join(prog, st, mem, chunk_flow)
+    return True

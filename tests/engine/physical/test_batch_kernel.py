@@ -16,7 +16,7 @@ from armillary.base.jit import Mode, load
 from armillary.engine.common.lowered import Run
 from armillary.engine.physical import layout as lk
 from armillary.engine.physical.lower import lower
-from armillary.engine.physical.program import KERNEL, PhysicalProgram, execute
+from armillary.engine.physical.program import PhysicalProgram, execute
 from armillary.platform.model import Platform
 from armillary.trace import GraphBuilder, Trace
 from armillary.workload.generate import generate
@@ -26,6 +26,7 @@ from armillary.workload.plan.schema import Plan
 from .programs import Case, cases
 from .test_placed import MACHINE, MODEL, plans
 
+BATCHES = "armillary.engine.physical.batch_kernel"
 TABLES = (
     "NODE_START", "NODE_END", "FINISH", "LEFT", "ITEM_INSTANCE", "ORDINALS", "CHUNK_BATCH_START", "CHUNK_BATCH_RATE",
     "ROW_START", "ROW_END", "PORT_COUNT",
@@ -34,7 +35,7 @@ TABLES = (
 
 def without(program: PhysicalProgram) -> Run:
     """Run a program in which no chunk batch is alone."""
-    with patch.object(load(KERNEL, "interpreted"), "may_be_alone", return_value=False):
+    with patch.object(load(BATCHES, "interpreted"), "may_be_alone", return_value=False):
         return execute(program, "interpreted")
 
 
