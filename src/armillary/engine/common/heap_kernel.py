@@ -1,15 +1,19 @@
-"""Binary heaps in flat arrays: of events, ordered by four integers, and of plain integers.
+"""Binary heaps in flat arrays: of events, ordered by four integers or by two, and of plain integers.
 
-Row of an event: tick, tick at which it was registered, tick at which its cause was sent, sequence number, then code and
-two operands. The first four are the order. Profile `astra-sim` needs all four to break ties as ASTRA-sim does (see
-`armillary.engine.astra_sim`). Profile `physical` passes 0 for the second and third: of equal ticks the event made first
-comes first. Sequence numbers are unique, so the order is total, and the same compiled and interpreted.
+Row of an event of profile `astra-sim`: tick, tick at which it was registered, tick at which its cause was sent,
+sequence number, then code and two operands. The first four are the order: it needs all four to break ties as ASTRA-sim
+does (see `armillary.engine.astra_sim`). In profile `physical` the event made first comes first of equal ticks, and rows
+are shorter: tick, sequence number, and two words of what happens. Sequence numbers are unique, so the order is total,
+and the same compiled and interpreted.
 """
 
 from __future__ import annotations
 
-from armillary.base.jit import inner
+from armillary.base.jit import inlined, inner
 from armillary.engine.common.layout import HEAP_COLUMNS
+
+SHORT = 4
+"""Columns of the events of profile `physical`."""
 
 
 @inner
@@ -81,6 +85,61 @@ def pop(heap, base, size):
     for j in range(HEAP_COLUMNS):
         heap[to + j] = heap[last + j]
     return size
+
+
+@inlined
+def put_event(heap, size, tick, sequence, what, b):
+    """Add an event to a heap of `size` and of four columns; the caller sees to the room."""
+    i = size
+    # The hole moves up instead of swapping: half the writes.
+    while i > 0:
+        parent = (i - 1) >> 1
+        at = parent * SHORT
+        if heap[at] < tick or (heap[at] == tick and heap[at + 1] <= sequence):
+            break
+        to = i * SHORT
+        heap[to] = heap[at]
+        heap[to + 1] = heap[at + 1]
+        heap[to + 2] = heap[at + 2]
+        heap[to + 3] = heap[at + 3]
+        i = parent
+    to = i * SHORT
+    heap[to] = tick
+    heap[to + 1] = sequence
+    heap[to + 2] = what
+    heap[to + 3] = b
+
+
+@inlined
+def drop_event(heap, size):
+    """Remove the first event, which the caller has read, from a heap of four columns; `size` is that without it."""
+    last = size * SHORT
+    tick = heap[last]
+    sequence = heap[last + 1]
+    i = 0
+    child = 1
+    # The last event fills the hole at the root, and sinks.
+    while child < size:
+        at = child * SHORT
+        if child + 1 < size:
+            other = at + SHORT
+            if heap[other] < heap[at] or (heap[other] == heap[at] and heap[other + 1] < heap[at + 1]):
+                at = other
+                child += 1
+        if heap[at] > tick or (heap[at] == tick and heap[at + 1] > sequence):
+            break
+        to = i * SHORT
+        heap[to] = heap[at]
+        heap[to + 1] = heap[at + 1]
+        heap[to + 2] = heap[at + 2]
+        heap[to + 3] = heap[at + 3]
+        i = child
+        child = 2 * i + 1
+    to = i * SHORT
+    heap[to] = tick
+    heap[to + 1] = sequence
+    heap[to + 2] = heap[last + 2]
+    heap[to + 3] = heap[last + 3]
 
 
 @inner

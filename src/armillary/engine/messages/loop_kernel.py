@@ -14,10 +14,9 @@ from armillary.engine.messages import layout as lk
 from armillary.engine.physical import layout as physical
 from armillary.engine.transport import layout as tk
 
-heaps = use("armillary.engine.common.heap_kernel")
-pop = heaps.pop
+drop_event = use("armillary.engine.common.heap_kernel").drop_event
 share = use("armillary.engine.physical.share_kernel")
-schedule, touch_chunk_flow = share.schedule, share.touch_chunk_flow
+schedule, code_of, touch_chunk_flow = share.schedule, share.code_of, share.touch_chunk_flow
 work = use("armillary.engine.physical.progress_kernel")
 complete_node, touch_rank, arrived = work.complete_node, work.touch_rank, work.arrived
 node_row, phase_row = work.node_row, work.phase_row
@@ -155,8 +154,10 @@ def came(prog, st, mem, heap, net_table, net, pool, queue, cookie, tick):
 @inner
 def happen(prog, st, mem, heap, net_table, net, pool, queue, tick):
     """Process the first event of the heap."""
-    code, a, b = events.code(heap, 0), events.a(heap, 0), events.b(heap, 0)
-    st[physical.V_HEAP] = pop(heap, 0, st[physical.V_HEAP])
+    what, b = events.what(heap, 0), events.b(heap, 0)
+    code, a = code_of(what), what >> physical.CODE_BITS
+    st[physical.V_HEAP] -= 1
+    drop_event(heap, st[physical.V_HEAP])
     if code == physical.EV_NODE:
         complete_node(prog, st, a, b, tick)
     elif code == physical.EV_ARRIVED:

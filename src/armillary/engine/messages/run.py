@@ -10,7 +10,6 @@ from armillary.base.counts import MOST_EVENTS, check_count
 from armillary.base.jit import Mode, load
 from armillary.base.patience import Patience, as_arrays
 from armillary.base.tables import Guards, at_least, room
-from armillary.engine.common.layout import HEAP_COLUMNS
 from armillary.engine.common.lowered import BUDGET, FIRST_WORDS
 from armillary.engine.messages import layout as lk
 from armillary.engine.messages.program import MessageProgram, MessageRun
@@ -70,7 +69,7 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
     block = 1 << most.bit_length()
     mem, heap = (
         room(max(1 << 16, block), mode),
-        room((z["ranks"] + z["slots"]) * HEAP_COLUMNS + FIRST_WORDS, mode),
+        room((z["ranks"] + z["slots"]) * physical.HEAP_COLUMNS + FIRST_WORDS, mode),
     )
     net = first_net(transport, topology, mode, program.routes.count)
     # A message in parts has a row of its own besides those of the parts.
@@ -81,7 +80,7 @@ def execute(program: MessageProgram, transport: Transport, mode: Mode | None = N
     guards, more = Guards(prog, state, table, net), True
     pace = Pace(f"network model {transport.name}", events, "events", CHANGE)
     while more and state[physical.V_STATUS] in (physical.OK, physical.GROW):
-        heap = at_least(heap, (state[physical.V_HEAP] + lk.EVENTS) * HEAP_COLUMNS, mode)
+        heap = at_least(heap, (state[physical.V_HEAP] + lk.EVENTS) * physical.HEAP_COLUMNS, mode)
         mem = at_least(mem, state[lk.V_MEMORY] + block, mode)
         rooms.fit(net)
         budget = guards.budget(patience.events(pace.slice(BUDGET)))

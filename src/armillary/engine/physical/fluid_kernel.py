@@ -14,24 +14,24 @@ on its kind it takes time, joins a collective, or uses a channel or a memory.
 from __future__ import annotations
 
 from armillary.base.accessors import accessors
-from armillary.base.jit import inner, njit, use
+from armillary.base.jit import inlined, inner, njit, use
 from armillary.engine.physical import layout as lk
 
 heaps = use("armillary.engine.common.heap_kernel")
-push, pop, take = heaps.push, heaps.pop, heaps.take
+take, put_event, drop_event = heaps.take, heaps.put_event, heaps.drop_event
 share = use("armillary.engine.physical.share_kernel")
-schedule, touch_chunk_flow, touch_ports = share.schedule, share.touch_chunk_flow, share.touch_ports
-join, leave, room_to_join, room_for = share.join, share.leave, share.room_to_join, share.room_for
+schedule, code_of = share.schedule, share.code_of
+touch_chunk_flow, touch_ports = share.touch_chunk_flow, share.touch_ports
+leave, room_for = share.leave, share.room_for
 start_head, mark_stale, settle_ports = share.start_head, share.mark_stale, share.settle_ports
-phase_of, end_chunk_batch = share.phase_of, share.end_chunk_batch
+phase_of = share.phase_of
+batch = use("armillary.engine.physical.batch_kernel")
+put_on_ports, end_alone = batch.put_on_ports, batch.end_alone
+end_chunk_batch, holds = batch.end_chunk_batch, batch.holds
 work = use("armillary.engine.physical.progress_kernel")
 node_row, slot_of, ticks_of_node = work.node_row, work.slot_of, work.ticks_of_node
-complete_node, touch_rank, arrived, order_of = (
-    work.complete_node,
-    work.touch_rank,
-    work.arrived,
-    work.order_of,
-)
+complete_node, touch_rank = work.complete_node, work.touch_rank
+arrived, order_of = work.arrived, work.order_of
 enter, enter_asking, enter_chunk_batch = work.enter, work.enter_asking, work.enter_chunk_batch
 phase_at, phase_done = work.phase_at, work.phase_done
 channel_state, channels, children, comms = accessors(lk.CHANNEL_STATE, lk.CHANNELS, lk.CHILDREN, lk.COMMS)
@@ -64,7 +64,7 @@ def volume_done(prog, st, heap, chunk_flow, tick):
     touch_chunk_flow(st, chunk_flow)
 
 
-@inner
+@inlined
 def next_head(prog, st, chunk_flow, tick):
     """Let an idle chunk flow take its next waiting volume, if there is one."""
     item = chunk_flows.item(st, chunk_flow)
@@ -96,7 +96,7 @@ def next_head(prog, st, chunk_flow, tick):
         start_head(st, chunk_flow, key, phases.volume(prog, phase_at(prog, st, item, key)), tick)
 
 
-@inner
+@inlined
 def issue_collective(prog, st, heap, r, node, item, tick):
     """Let one rank join a collective: it enters the first phase of every chunk."""
     plan = items.plan(prog, item)
@@ -149,7 +149,7 @@ def offer(prog, st, node, item, tick):
     touch_chunk_flow(st, chunk_flow)
 
 
-@inner
+@inlined
 def run_on(prog, st, r, node, slot, tick):
     """Start a node of fixed duration, and the nodes that certainly follow it at once; returns the last and its end.
 
@@ -184,7 +184,7 @@ def run_on(prog, st, r, node, slot, tick):
     return node, end
 
 
-@inner
+@inlined
 def issue(prog, st, heap, r, node, tick):
     """Start one node."""
     row = node_row(prog, r, node)
@@ -236,7 +236,7 @@ def issue(prog, st, heap, r, node, tick):
             schedule(st, heap, tick, lk.EV_NODE, r, node)
 
 
-@inner
+@inlined
 def issue_rank(prog, st, heap, r, tick):
     """Issue every free node of a rank whose slot is idle, the lowest first; slot 0 never is busy.
 
@@ -264,7 +264,7 @@ def issue_rank(prog, st, heap, r, tick):
         issue(prog, st, heap, r, best, tick)
 
 
-@inner
+@inlined
 def issue_touched(prog, st, heap, tick):
     """Let every rank that something happened to issue its free nodes, the lowest rank first.
 
@@ -281,7 +281,7 @@ def issue_touched(prog, st, heap, tick):
     return True
 
 
-@inner
+@inlined
 def settle(prog, st, mem, heap, tick):
     """The second half of a tick: issue, start volumes, share ports.
 
@@ -302,9 +302,8 @@ def settle(prog, st, mem, heap, tick):
         # rates.
         on = chunk_flows.entry(st, chunk_flow) > 0
         if chunk_flows.head(st, chunk_flow) >= 0 and not on:
-            if not room_to_join(prog, st, mem, chunk_flow):
+            if not put_on_ports(prog, st, mem, heap, chunk_flow, tick):
                 return False
-            join(prog, st, mem, chunk_flow)
         elif chunk_flows.head(st, chunk_flow) < 0 and on:
             leave(prog, st, mem, chunk_flow)
         elif on and prog[lk.Z_POLICY] == lk.ORDERED:
@@ -329,9 +328,10 @@ def forget_stale(st, heap):
     size = 0
     for i in range(st[lk.V_HEAP]):
         at = i * lk.HEAP_COLUMNS
-        code, a, b = events.code(heap, at), events.a(heap, at), events.b(heap, at)
-        if code != lk.EV_VOLUME or (chunk_flows.version(st, a) == b and chunk_flows.head(st, a) >= 0):
-            size = push(heap, 0, size, events.tick(heap, at), 0, 0, events.sequence(heap, at), code, a, b)
+        what, b = events.what(heap, at), events.b(heap, at)
+        if code_of(what) not in (lk.EV_VOLUME, lk.EV_ALONE) or holds(st, what >> lk.CODE_BITS, b):
+            put_event(heap, size, events.tick(heap, at), events.sequence(heap, at), what, b)
+            size += 1
     st[lk.V_HEAP] = size
 
 
@@ -352,16 +352,21 @@ def run(prog, st, mem, heap, budget):
             tick = events.tick(heap, 0)
             st[lk.V_NOW] = tick
             while st[lk.V_HEAP] > 0 and events.tick(heap, 0) == tick:
-                code, a, b = events.code(heap, 0), events.a(heap, 0), events.b(heap, 0)
-                st[lk.V_HEAP] = pop(heap, 0, st[lk.V_HEAP])
+                what, b = events.what(heap, 0), events.b(heap, 0)
+                code, a = code_of(what), what >> lk.CODE_BITS
+                st[lk.V_HEAP] -= 1
+                drop_event(heap, st[lk.V_HEAP])
                 budget -= 1
                 st[lk.V_EVENTS] += 1
                 if code == lk.EV_NODE:
                     complete_node(prog, st, a, b, tick)
                 elif code == lk.EV_VOLUME:
-                    # Else a void event, of a rate that no longer holds.
-                    if chunk_flows.version(st, a) == b and chunk_flows.head(st, a) >= 0:
+                    if holds(st, a, b):
                         volume_done(prog, st, heap, a, tick)
+                elif code == lk.EV_ALONE:
+                    if holds(st, a, b):
+                        end_alone(prog, st, a)
+                        phase_done(prog, st, heap, a, 0, tick)
                 elif code == lk.EV_PHASE:
                     phase_done(prog, st, heap, a, b, tick)
                 elif code == lk.EV_ARRIVED:

@@ -15,7 +15,13 @@ MEMORY, SKIP, TRANSFER, STORE = common.MEMORY, common.SKIP, common.TRANSFER, com
 OK, GROW, MISMATCH, TOO_LONG = common.OK, common.GROW, common.MISMATCH, common.TOO_LONG
 LAST_TICK = (1 << 62) // 1000
 """Where messages are moved a run stops here: links count picoseconds."""
-EVENT, HEAP_COLUMNS = common.EVENT, common.HEAP_COLUMNS
+EVENT = record("EVENT", "An event of the heap: by tick, then sequence.")
+EVENT.column("tick", "when it happens", "ticks")
+EVENT.column("sequence", "what number it was put there as")
+EVENT.column("what", "to which << CODE_BITS, and what happens")
+EVENT.column("b", "and to which")
+HEAP_COLUMNS = EVENT.width
+CODE_BITS = 4
 # Above every tick; the sum of two still fits int64.
 NEVER = 1 << 61
 
@@ -196,6 +202,7 @@ CHUNK_FLOWS.column("item", "the item whose rows tell the times of its line")
 CHUNK_FLOWS.column("line", "its line")
 CHUNK_FLOWS.column("load", "how long all takes that was sent to it and has not left", "ticks")
 CHUNK_FLOWS.column("chunks", "of a chunk batch: its chunks")
+CHUNK_FLOWS.column("through", "of one that is alone on its ports: when it has passed them", "ticks")
 DIRTY = STATE.rows("DIRTY", "dirty", "What is to be looked at when the tick ends.")
 DIRTY.column("chunk_flow", "chunk_flow")
 STALE = STATE.rows("STALE", "chunk_flows", "Chunk flows whose rate may have changed.")
@@ -206,6 +213,7 @@ WHOLE, BROKEN = -1, -2
 PORT_STATE = STATE.columns("PORT", "ports", "One direction of a port.")
 PORT_STATE.column("first", "list of chunk flows on it, an address in working memory; 0: none")
 PORT_STATE.column("count", "chunk flows on it, with those that they stand for")
+PORT_STATE.column("alone", "1 + the chunk flow that is alone on it, see `batch_kernel`, 0: none")
 PORT_STATE.column("priority", "which place in the global order comes first on it")
 PORT_STATE.column("key", "see `CHUNK_FLOWS`")
 PORT_STATE.column("first_count", "how many chunk flows have that place")
@@ -272,7 +280,8 @@ EN_COLUMNS = ENTRY.width
 
 # The first half of a tick processes these in any order with the same result.
 EV_NODE, EV_VOLUME, EV_PHASE, EV_ARRIVED, EV_START = range(5)
-EV_OFFERED = 8
+EV_OFFERED, EV_ALONE = 8, 9
 """An operation of the storage has had its turn, and its bytes begin (rank, node): where messages are moved only."""
 """Events: a node ends (rank, node); the head of a chunk flow has passed its ports (chunk flow, version); its last byte
-has arrived (chunk flow, row); a message is there (channel); a rank begins (rank)."""
+has arrived (chunk flow, row); a message is there (channel); a rank begins (rank); a chunk batch that was alone on its
+ports has arrived (chunk flow, version)."""

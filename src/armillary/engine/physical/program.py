@@ -30,12 +30,10 @@ from armillary.base.patience import Patience, as_arrays
 from armillary.base.tables import Guards, Layout, at_least, room
 from armillary.engine.common.demands import Demands
 from armillary.engine.common.items import FROM_MEMORY, View, channel_at
-from armillary.engine.common.layout import HEAP_COLUMNS
 from armillary.engine.common.lowered import BUDGET, FIRST_WORDS, NO_NETWORK, Run, Simulated
 from armillary.engine.common.network import CollectiveCall, Communicator, QuotientComm
 from armillary.engine.common.timeline import OPERATIONS
 from armillary.engine.physical import layout as lk
-from armillary.engine.physical.alone import alone
 from armillary.engine.physical.chunk_routes import ChunkRoutes
 from armillary.engine.physical.phases import FITTED, PhysicalPhase
 from armillary.trace.columns import distinct_columns
@@ -274,15 +272,6 @@ def execute(program: PhysicalProgram, mode: Mode | None = None) -> Run:
         program: The program.
         mode: Which kernel; by default whichever is sooner done.
     """
-    if lone := alone(program):
-        run = _execute(program, lone.tables, mode)
-        if lone.is_true(run):
-            lone.fill(run)
-            return run
-    return _execute(program, program.tables, mode)
-
-
-def _execute(program: PhysicalProgram, tables: Mapping[str, Ints], mode: Mode | None) -> Run:
     z = program.sizes
     # Roughly the number of events, from the numbers of nodes and of phases of chunks.
     events = 2 * z["states"] + 3 * z["rows"]
@@ -290,16 +279,16 @@ def _execute(program: PhysicalProgram, tables: Mapping[str, Ints], mode: Mode | 
     pace = Pace("network model analytical", events, "events", "fewer ranks, nodes or chunks")
     mode = patience.mode
     kernel = load(KERNEL, mode)
-    prog, _ = lk.PROGRAM.program(tables, mode, program.scalars)
+    prog, _ = lk.PROGRAM.program(program.tables, mode, program.scalars)
     state, place = first_state(program, mode)
-    heap = room((z["ranks"] + z["slots"]) * HEAP_COLUMNS + FIRST_WORDS, mode)
+    heap = room((z["ranks"] + z["slots"]) * lk.HEAP_COLUMNS + FIRST_WORDS, mode)
     mem = room(z["ports"] * lk.EN_COLUMNS + FIRST_WORDS, mode)
     fire(program, state, heap)
     guards, more = Guards(prog, state), True
     # OK: the budget of events is used up. GROW: it needs more room. Any other status ends the run.
     while more and state[lk.V_STATUS] in (lk.OK, lk.GROW):
         events, entries = (state[lk.V_A], state[lk.V_B]) if state[lk.V_STATUS] == lk.GROW else (0, 0)
-        heap = at_least(heap, (state[lk.V_HEAP] + events) * HEAP_COLUMNS, mode)
+        heap = at_least(heap, (state[lk.V_HEAP] + events) * lk.HEAP_COLUMNS, mode)
         mem = at_least(mem, state[lk.V_ENTRIES] + entries, mode)
         more = kernel.run(prog, state, mem, heap, guards.budget(patience.events(pace.slice(BUDGET))))
         pace.at(int(state[lk.V_EVENTS]))
@@ -315,8 +304,8 @@ def fire(program: PhysicalProgram, state: Any, heap: Any) -> None:
     """Let every rank begin at its start delay."""
     delays = program.tables["RANKS"].reshape(-1, lk.R_COLUMNS)[:, lk.R_DELAY]
     for i, r in enumerate(np.argsort(delays, kind="stable").tolist()):  # ascending: a heap
-        at = i * HEAP_COLUMNS
-        heap[at], heap[at + 4], heap[at + 5] = int(delays[r]), lk.EV_START, r
+        at = i * lk.HEAP_COLUMNS
+        heap[at], heap[at + 2] = int(delays[r]), (r << lk.CODE_BITS) + lk.EV_START
     state[lk.V_HEAP] = len(delays)
 
 

@@ -15,7 +15,7 @@ have not ended, those in flight in full.
 from __future__ import annotations
 
 from armillary.base.accessors import accessors
-from armillary.base.jit import inner, use
+from armillary.base.jit import inlined, inner, use
 from armillary.engine.physical import layout as lk
 
 heaps = use("armillary.engine.common.heap_kernel")
@@ -33,19 +33,19 @@ line_members, lines, members, rows = accessors(lk.LINES, lk.LINE_ROWS, lk.MEMBER
 phases, plan_chunks, plans, ring_entries = accessors(lk.PHASES, lk.CHUNKS, lk.PLANS, lk.RING_ENTRY)
 
 
-@inner
+@inlined
 def node_row(prog, r, node):
     """Return the row of NODES of a node."""
     return ranks.nodes(prog, r) + node
 
 
-@inner
+@inlined
 def ticks_of_node(prog, r, node):
     """Return how long a node of a rank takes."""
     return paces.ticks(prog, ranks.pace(prog, r) + node)
 
 
-@inner
+@inlined
 def touch_rank(st, r):
     """Mark a rank to issue its free nodes in the second half of the tick."""
     # A heap, so that ranks issue in ascending order whatever happened first: they meet at shared memories.
@@ -55,13 +55,13 @@ def touch_rank(st, r):
         st[lk.V_TOUCHED] += 1
 
 
-@inner
+@inlined
 def slot_of(prog, r, slot):
     """Return the number of a slot of rank `r` among all slots."""
     return ranks.slot(prog, r) + slot
 
 
-@inner
+@inlined
 def add_ready(prog, st, r, node):
     """Put a free node on the ready heap of its slot (lowest node first)."""
     slot = slot_of(prog, r, nodes.slot(prog, node_row(prog, r, node)))
@@ -189,7 +189,7 @@ def choose_all(prog, st):
         choose(prog, st, number)
 
 
-@inner
+@inlined
 def order_of(prog, tick):
     """Return the place of what comes at a tick, among what is as urgent: the lowest is served first."""
     # `tick + 1`, because 0 stands for no place.
@@ -253,7 +253,7 @@ def phase_at(prog, st, item, key):
     return phase_row(prog, st, item, key // steps, key % steps)
 
 
-@inner
+@inlined
 def arrive(prog, st, item, chunk, phase, tick):
     """Count a rank as ready for a phase of a chunk; returns the chunk flow if it is the last of its line, else -1."""
     plan = items.plan(prog, item)
@@ -287,7 +287,7 @@ def arrive(prog, st, item, chunk, phase, tick):
     return chunk_flow
 
 
-@inner
+@inlined
 def enter_chunk_batch(prog, st, item, tick):
     """Let a rank be ready for all chunks of a chunk batch; the last of its line starts it."""
     # One counter serves the whole batch, because all its chunks are ready together.
@@ -331,7 +331,7 @@ def enter_asking(prog, st, heap, tick):
     st[lk.V_ASKING] = 0
 
 
-@inner
+@inlined
 def phase_done(prog, st, heap, chunk_flow, key, tick):
     """End a phase of a chunk, or a chunk batch, for a line: its members enter the next phase, or their nodes end."""
     line = chunk_flows.line(st, chunk_flow)

@@ -8,7 +8,8 @@ idle. So a change of one port changes the rates on that port only, and no other.
 Changes within a tick take effect together at its end (`settle`), so their order does not matter. Volumes and rates are
 integers: a rate is rounded down and a finish up, so that no result beats the links.
 
-Chunk batches: the chunks of a collective of one phase, which follow one another through the same ports.
+Chunk batches: the chunks of a collective of one phase, which follow one another through the same ports (see also
+`batch_kernel`).
 
 A chunk flow serves them in order and keeps its rate from one to the next. So changes of the rate alone decide when each
 chunk ends, and one event stands for the whole batch. Until the rate first changes, the rows of the chunks follow from
@@ -19,32 +20,31 @@ single chunks, to the tick. The bigger of two chunk sizes come first.
 from __future__ import annotations
 
 from armillary.base.accessors import accessors
-from armillary.base.jit import inner, use
+from armillary.base.jit import inlined, inner, use
 from armillary.engine.physical import layout as lk
 
-push = use("armillary.engine.common.heap_kernel").push
+put_event = use("armillary.engine.common.heap_kernel").put_event
 dirty, dirty_ports, entries, chunk_flows = accessors(lk.DIRTY, lk.DIRTY_PORTS, lk.ENTRY, lk.CHUNK_FLOWS)
 line_ports, line_state, lines, port_state = accessors(
     lk.LINE_PORTS, lk.LINE_STATE, lk.LINE_ROWS, lk.PORT_STATE
 )
-ports, stale, comms, item_state = accessors(lk.PORTS, lk.STALE, lk.COMMS, lk.ITEM_STATE)
-items, line_members, members, phases = accessors(lk.ITEMS, lk.LINES, lk.MEMBERS, lk.PHASES)
-plan_chunks, plans, rows, chunk_batches = accessors(lk.CHUNKS, lk.PLANS, lk.ROWS, lk.CHUNK_BATCHES)
+ports, stale, items, phases = accessors(lk.PORTS, lk.STALE, lk.ITEMS, lk.PHASES)
+plan_chunks, plans, rows = accessors(lk.CHUNKS, lk.PLANS, lk.ROWS)
 
 
-@inner
+@inlined
 def phase_of(prog, plan, chunk):
     """Return the phase of a chunk of a plan of one phase."""
     return plan_chunks.phase(prog, plans.chunks(prog, plan) + chunk)
 
 
-@inner
+@inlined
 def ticks_of(volume, rate):
     """Return the ticks that a volume takes at a rate, rounded up."""
     return (max(volume, 0) + rate - 1) // rate
 
 
-@inner
+@inlined
 def rest(prog, st, chunk_flow, rate):
     """Return the ticks that the chunks behind the head of a chunk batch take at a rate."""
     plan = items.plan(prog, chunk_flows.item(st, chunk_flow))
@@ -89,54 +89,21 @@ def advance_chunk_batch(prog, st, chunk_flow, tick):
     chunk_flows.add_remaining(st, chunk_flow, -rate * (tick - since))
 
 
-@inner
-def end_chunk_batch(prog, st, chunk_flow, tick):
-    """Record the times of a chunk batch for all its members; returns the tick at which the last chunk arrives."""
-    item = chunk_flows.item(st, chunk_flow)
-    plan = items.plan(prog, item)
-    last = chunk_flows.chunks(st, chunk_flow) - 1
-    bigger = plans.bigger(prog, plan)
-    done = tick + phases.latency(prog, phase_of(prog, plan, last))
-    line = chunk_flows.line(st, chunk_flow)
-    comm = items.comm(prog, item)
-    member = comms.items(prog, comm) + item_state.instance(st, item) * comms.reps(prog, comm)
-    whole = chunk_flows.queue(st, chunk_flow) == lk.WHOLE
-    row = items.row(prog, item)
-    if whole:
-        rate = chunk_flows.rate(st, chunk_flow)
-        begun = chunk_flows.since(st, chunk_flow)
-        if bigger > 0:
-            # What a bigger chunk reduces may take a little longer.
-            phase = phase_of(prog, plan, 0)
-            through = begun + bigger * ticks_of(phases.volume(prog, phase), rate)
-            done = max(done, through + phases.latency(prog, phase))
-    else:
-        advance_chunk_batch(prog, st, chunk_flow, tick)
-        rows.set_end(st, row + last, done)
-        if bigger > 0:
-            done = max(done, rows.end(st, row + bigger - 1))
-    # Members of a line share all times. A whole batch needs two numbers for each, a broken one its rows.
-    for i in range(lines.members(prog, line)):
-        other = members.item(st, member + line_members.local(prog, lines.local(prog, line) + i))
-        if whole:
-            chunk_batches.set_start(st, other, begun)
-            chunk_batches.set_rate(st, other, rate)
-        elif other != item:
-            own = items.row(prog, other)
-            for chunk in range(last + 1):
-                rows.set_start(st, own + chunk, rows.start(st, row + chunk))
-                rows.set_end(st, own + chunk, rows.end(st, row + chunk))
-    return done
-
-
-@inner
+@inlined
 def schedule(st, heap, tick, code, a, b):
     """Put an event on the heap; of events at one tick, the one made first comes first."""
     st[lk.V_SEQUENCE] += 1
-    st[lk.V_HEAP] = push(heap, 0, st[lk.V_HEAP], tick, 0, 0, st[lk.V_SEQUENCE], code, a, b)
+    put_event(heap, st[lk.V_HEAP], tick, st[lk.V_SEQUENCE], (a << lk.CODE_BITS) + code, b)
+    st[lk.V_HEAP] += 1
 
 
-@inner
+@inlined
+def code_of(what):
+    """Return what happens; `what` shifted by CODE_BITS is to which."""
+    return what & ((1 << lk.CODE_BITS) - 1)
+
+
+@inlined
 def room_for(st, heap, events):
     """Tell whether `events` more events fit on the heap; if not, set the status to GROW."""
     if (st[lk.V_HEAP] + events) * lk.HEAP_COLUMNS <= len(heap):
@@ -148,7 +115,7 @@ def room_for(st, heap, events):
     return False
 
 
-@inner
+@inlined
 def touch_chunk_flow(st, chunk_flow):
     """Mark a chunk flow to be looked at in the second half of the tick."""
     if chunk_flows.dirty(st, chunk_flow) == 0:
@@ -172,10 +139,15 @@ def touch_ports(prog, st, chunk_flow):
 
 @inner
 def room_to_join(prog, st, mem, chunk_flow):
-    """Tell whether there are entries for the ports of a chunk flow; if not, set the status to GROW."""
+    """Tell whether there are entries for a chunk flow, and for those that are alone on its ports; else set GROW."""
     line = chunk_flows.line(st, chunk_flow)
+    first = lines.ports(prog, line)
     words = lines.port_count(prog, line) * lk.EN_COLUMNS
-    if line_state.free(st, line) > 0 or max(st[lk.V_ENTRIES], 1) + words <= len(mem):
+    for i in range(lines.port_count(prog, line)):
+        other = port_state.alone(st, line_ports.port(prog, first + i)) - 1
+        if other >= 0:
+            words += lines.port_count(prog, chunk_flows.line(st, other)) * lk.EN_COLUMNS
+    if max(st[lk.V_ENTRIES], 1) + words <= len(mem):
         return True
     if st[lk.V_STATUS] == lk.OK:
         st[lk.V_STATUS] = lk.GROW
@@ -240,7 +212,7 @@ def leave(prog, st, mem, chunk_flow):
     chunk_flows.set_entry(st, chunk_flow, 0)
 
 
-@inner
+@inlined
 def mark_stale(st, chunk_flow):
     """Mark a chunk flow whose rate must be computed anew: once, however many of its ports have changed."""
     if chunk_flows.dirty(st, chunk_flow) < 2:
@@ -282,7 +254,7 @@ def first_at(st, port, chunk_flow):
     return port_state.first_count(st, port)
 
 
-@inner
+@inlined
 def rate_of(prog, st, chunk_flow):
     """Return the rate of a chunk flow now: the least that any of its ports gives it."""
     line = chunk_flows.line(st, chunk_flow)
@@ -345,7 +317,7 @@ def update(prog, st, heap, chunk_flow, tick):
         schedule(st, heap, end, lk.EV_VOLUME, chunk_flow, version)
 
 
-@inner
+@inlined
 def start_head(st, chunk_flow, key, volume, tick):
     """Let a chunk flow serve the volume with this key."""
     chunk_flows.set_head(st, chunk_flow, key)

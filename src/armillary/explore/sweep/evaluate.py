@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from armillary.base.document import Source, read_document
 from armillary.base.errors import ConsentError, InputError, StuckError
+from armillary.base.garbage import uncollected
 from armillary.explore.sweep.constraint import BEFORE, Constraint
 from armillary.explore.sweep.facts import FACTS, facts_of
 from armillary.explore.sweep.measured import before_run, of_run
@@ -59,6 +60,7 @@ class Evaluator:
         found = self._screened(point)
         return _row(point, found.status, found.reason, found.measures, start) if found.reason else None
 
+    @uncollected()
     def evaluate(self, point: Point) -> Row:
         """Return the row of a point. Its problems are recorded in the row; only MemoryError is raised."""
         start = perf_counter()

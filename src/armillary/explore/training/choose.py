@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from armillary.base.document import Source
 from armillary.base.errors import InputError
+from armillary.base.garbage import uncollected
 from armillary.base.hints import show
 from armillary.base.kinds import check_kinds
 from armillary.base.units import format_bytes, format_time
@@ -321,6 +322,7 @@ def _shardings(given: Mapping[str, Any], software: Software) -> list[dict[str, A
     return [{**given, "data": {**section, "sharding": each}} for each in SHARDINGS.get(own, (own,))]
 
 
+@uncollected()
 def _screened(
     model: Model, machine: Machine, software: Software, tried: Sequence[dict[str, Any]], tell: Progress
 ) -> tuple[list[tuple[float, dict[str, Any]]], list[Rejected]]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from armillary.base.errors import InputError
+from armillary.base.garbage import uncollected
 from armillary.explore.training.constants import Constants
 from armillary.platform.files.native import load_platform
 from armillary.platform.files.preset import merged
@@ -165,6 +166,7 @@ def checkpoint_seconds(step: Step) -> float:
     return found.seconds / step.plan["checkpoint_every"] * step.plan.get("iterations", 1) if found else 0.0
 
 
+@uncollected()
 def simulated(step: Step, constants: Constants = NEUTRAL) -> Timeline:
     """Return the run of a step, whole.
 
