@@ -140,7 +140,7 @@ def end_alone(prog, st, chunk_flow):
 
 
 @inner
-def admit(prog, st, mem, chunk_flow, tick):
+def admit(prog, st, mem, heap, chunk_flow, tick):
     """Let those that are alone on the ports of a chunk flow share them with it, or leave them if they have passed."""
     line = chunk_flows.line(st, chunk_flow)
     first = lines.ports(prog, line)
@@ -149,26 +149,33 @@ def admit(prog, st, mem, chunk_flow, tick):
         if other < 0:
             continue
         clear(prog, st, other)
-        if chunk_flows.through(st, other) > tick:
+        through = chunk_flows.through(st, other)
+        if through <= tick:
+            continue
+        # Its event is void from now on, and would not have been made.
+        st[lk.V_EVENTS] -= 1
+        version = chunk_flows.add_version(st, other, 1)
+        if chunk_flows.since(st, other) == tick:
             # Both start at this tick: as if neither had a rate yet.
-            if chunk_flows.since(st, other) == tick:
-                chunk_flows.set_rate(st, other, 0)
-                chunk_flows.set_reset(st, other, 1)
-                # Its event, which is void now, would not have been made.
-                st[lk.V_EVENTS] -= 1
-            join(prog, st, mem, other)
+            chunk_flows.set_rate(st, other, 0)
+            chunk_flows.set_reset(st, other, 1)
+        else:
+            # Its rate may stay as it is, where another port allows less.
+            schedule(st, heap, through, lk.EV_VOLUME, other, version)
+        join(prog, st, mem, other)
 
 
 @inlined
 def put_on_ports(prog, st, mem, heap, chunk_flow, tick):
     """Let a chunk flow begin to use its ports; returns whether there was room for that."""
+    # One event for itself, or for each that is alone on one of its ports.
+    if not room_for(st, heap, max(1, lines.port_count(prog, chunk_flows.line(st, chunk_flow)))):
+        return False
     if may_be_alone(prog, st, chunk_flow):
-        if not room_for(st, heap, 1):
-            return False
         start_alone(prog, st, heap, chunk_flow, tick)
         return True
     if not room_to_join(prog, st, mem, chunk_flow):
         return False
-    admit(prog, st, mem, chunk_flow, tick)
+    admit(prog, st, mem, heap, chunk_flow, tick)
     join(prog, st, mem, chunk_flow)
     return True
