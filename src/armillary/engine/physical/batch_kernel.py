@@ -15,7 +15,7 @@ from armillary.engine.physical import layout as lk
 
 share = use("armillary.engine.physical.share_kernel")
 advance_chunk_batch, join, rate_of = share.advance_chunk_batch, share.join, share.rate_of
-room_for, room_to_join = share.room_for, share.room_to_join
+room_to_join = share.room_to_join
 phase_of, rest, schedule, ticks_of = share.phase_of, share.rest, share.schedule, share.ticks_of
 chunk_batches, chunk_flows, comms, item_state = accessors(
     lk.CHUNK_BATCHES, lk.CHUNK_FLOWS, lk.COMMS, lk.ITEM_STATE
@@ -168,14 +168,11 @@ def admit(prog, st, mem, heap, chunk_flow, tick):
 @inlined
 def put_on_ports(prog, st, mem, heap, chunk_flow, tick):
     """Let a chunk flow begin to use its ports; returns whether there was room for that."""
-    # One event for itself, or for each that is alone on one of its ports.
-    if not room_for(st, heap, max(1, lines.port_count(prog, chunk_flows.line(st, chunk_flow)))):
+    if not room_to_join(prog, st, mem, heap, chunk_flow):
         return False
     if may_be_alone(prog, st, chunk_flow):
         start_alone(prog, st, heap, chunk_flow, tick)
         return True
-    if not room_to_join(prog, st, mem, chunk_flow):
-        return False
     admit(prog, st, mem, heap, chunk_flow, tick)
     join(prog, st, mem, chunk_flow)
     return True

@@ -138,20 +138,25 @@ def touch_ports(prog, st, chunk_flow):
 
 
 @inner
-def room_to_join(prog, st, mem, chunk_flow):
-    """Tell whether there are entries for a chunk flow, and for those that are alone on its ports; else set GROW."""
+def room_to_join(prog, st, mem, heap, chunk_flow):
+    """Tell whether a chunk flow and those alone on its ports have room for entries and events; if not, set GROW."""
     line = chunk_flows.line(st, chunk_flow)
     first = lines.ports(prog, line)
+    # One event for itself, or for each that is alone on one of its ports.
+    count = max(1, lines.port_count(prog, line))
     words = lines.port_count(prog, line) * lk.EN_COLUMNS
     for i in range(lines.port_count(prog, line)):
         other = port_state.alone(st, line_ports.port(prog, first + i)) - 1
         if other >= 0:
             words += lines.port_count(prog, chunk_flows.line(st, other)) * lk.EN_COLUMNS
-    if max(st[lk.V_ENTRIES], 1) + words <= len(mem):
+    if max(st[lk.V_ENTRIES], 1) + words <= len(mem) and (st[lk.V_HEAP] + count) * lk.HEAP_COLUMNS <= len(
+        heap
+    ):
         return True
+    # Both at once: what was not asked for may be taken away again, see `base.checked`.
     if st[lk.V_STATUS] == lk.OK:
         st[lk.V_STATUS] = lk.GROW
-        st[lk.V_A] = 0
+        st[lk.V_A] = count
         st[lk.V_B] = 1 + words  # address 0 means none
     return False
 
