@@ -130,3 +130,23 @@ def lives(process: int) -> bool:
         return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2][0] != "Z"
     except (ProcessLookupError, FileNotFoundError):
         return False
+
+
+def test_a_library_may_make_another_error_of_it(tmp_path: Path) -> None:
+    """As pydantic does if the signal comes while it builds a model."""
+    program = tmp_path / "made.py"
+    program.write_text(
+        "import os, signal, time\n"
+        "from unittest.mock import patch\n"
+        "from armillary.cli import LazyGroup, main\n"
+        "def invoke(*_):\n"
+        "    try:\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "        time.sleep(10)\n"
+        "    except BaseException as error:\n"
+        "        raise ValueError('Error building validator') from error\n"
+        "with patch.object(LazyGroup, 'invoke', invoke):\n"
+        "    main(['check'])\n"
+    )
+    found = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stderr) == (143, "armillary: ended by SIGTERM\n")

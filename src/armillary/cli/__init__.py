@@ -158,9 +158,7 @@ class CommandLine(LazyGroup):
             return status if isinstance(status, int) else 0
         except click.Abort as abort:
             # click has turned a KeyboardInterrupt into this.
-            stop = abort.__cause__
-            click.echo(f"armillary: {Ended.words(stop)}", err=True)
-            return Ended.status(stop)
+            return _ended(abort.__cause__)
         # Errors of users and of the system; anything else is a bug and keeps its traceback.
         except (ArmillaryError, click.ClickException, OSError, MemoryError) as error:
             if os.environ.get("ARMILLARY_DEBUG"):
@@ -168,6 +166,16 @@ class CommandLine(LazyGroup):
             message, status = _describe(error)
             click.echo(f"armillary: error: {message}", err=True)
             return status
+        except Exception:
+            # A library may have made another error of a signal, as pydantic does while it builds a model.
+            if Ended.last is None:
+                raise
+            return _ended(Ended.last)
+
+
+def _ended(stop: BaseException | None) -> int:
+    click.echo(f"armillary: {Ended.words(stop)}", err=True)
+    return Ended.status(stop)
 
 
 def _describe(error: Exception) -> tuple[str, int]:

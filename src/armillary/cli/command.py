@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import click
 from click.shell_completion import CompletionItem
@@ -207,7 +207,13 @@ _SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasa
 
 
 class Ended(KeyboardInterrupt):
-    """A signal that ends a command has arrived; the cleanup is that of Ctrl-C."""
+    """A signal that ends a command has arrived; the cleanup is that of Ctrl-C.
+
+    Attributes:
+        last: The last that was raised here; None: none was.
+    """
+
+    last: ClassVar[Ended | None] = None
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -275,7 +281,8 @@ def _raise(number: int, _: FrameType | None) -> NoReturn:
     for each in _SIGNALS:
         if signal.getsignal(each) is _raise:
             signal.signal(each, signal.SIG_IGN)
-    raise Ended(number)
+    Ended.last = Ended(number)
+    raise Ended.last
 
 
 def _once_more(hook: Callable[[Any], object]) -> Callable[[Any], None]:
