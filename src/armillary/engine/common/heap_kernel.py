@@ -10,10 +10,7 @@ and the same compiled and interpreted.
 from __future__ import annotations
 
 from armillary.base.jit import inlined, inner
-from armillary.engine.common.layout import HEAP_COLUMNS
-
-SHORT = 4
-"""Columns of the events of profile `physical`."""
+from armillary.engine.common.layout import HEAP_COLUMNS, SHORT
 
 
 @inner
@@ -88,6 +85,16 @@ def pop(heap, base, size):
 
 
 @inlined
+def write_event(heap, i, tick, sequence, what, b):
+    """Write the event at place `i` of a heap of four columns."""
+    to = i * SHORT
+    heap[to] = tick
+    heap[to + 1] = sequence
+    heap[to + 2] = what
+    heap[to + 3] = b
+
+
+@inlined
 def put_event(heap, size, tick, sequence, what, b):
     """Add an event to a heap of `size` and of four columns; the caller sees to the room."""
     i = size
@@ -97,17 +104,9 @@ def put_event(heap, size, tick, sequence, what, b):
         at = parent * SHORT
         if heap[at] < tick or (heap[at] == tick and heap[at + 1] <= sequence):
             break
-        to = i * SHORT
-        heap[to] = heap[at]
-        heap[to + 1] = heap[at + 1]
-        heap[to + 2] = heap[at + 2]
-        heap[to + 3] = heap[at + 3]
+        write_event(heap, i, heap[at], heap[at + 1], heap[at + 2], heap[at + 3])
         i = parent
-    to = i * SHORT
-    heap[to] = tick
-    heap[to + 1] = sequence
-    heap[to + 2] = what
-    heap[to + 3] = b
+    write_event(heap, i, tick, sequence, what, b)
 
 
 @inlined
@@ -128,18 +127,10 @@ def drop_event(heap, size):
                 child += 1
         if heap[at] > tick or (heap[at] == tick and heap[at + 1] > sequence):
             break
-        to = i * SHORT
-        heap[to] = heap[at]
-        heap[to + 1] = heap[at + 1]
-        heap[to + 2] = heap[at + 2]
-        heap[to + 3] = heap[at + 3]
+        write_event(heap, i, heap[at], heap[at + 1], heap[at + 2], heap[at + 3])
         i = child
         child = 2 * i + 1
-    to = i * SHORT
-    heap[to] = tick
-    heap[to + 1] = sequence
-    heap[to + 2] = heap[last + 2]
-    heap[to + 3] = heap[last + 3]
+    write_event(heap, i, tick, sequence, heap[last + 2], heap[last + 3])
 
 
 @inner

@@ -40,3 +40,11 @@ EVENT.column("code", "what happens")
 EVENT.column("a", "to which")
 EVENT.column("b", "and to which")
 HEAP_COLUMNS = EVENT.width
+
+# Of profile physical, whose ties need no rule.
+SHORT_EVENT = record("EVENT", "An event of the heap: by tick, then sequence.")
+SHORT_EVENT.column("tick", "when it happens", "ticks")
+SHORT_EVENT.column("sequence", "what number it was put there as")
+SHORT_EVENT.column("what", "to which, shifted, and what happens")
+SHORT_EVENT.column("b", "and to which")
+SHORT = SHORT_EVENT.width

@@ -15,12 +15,7 @@ MEMORY, SKIP, TRANSFER, STORE = common.MEMORY, common.SKIP, common.TRANSFER, com
 OK, GROW, MISMATCH, TOO_LONG = common.OK, common.GROW, common.MISMATCH, common.TOO_LONG
 LAST_TICK = (1 << 62) // 1000
 """Where messages are moved a run stops here: links count picoseconds."""
-EVENT = record("EVENT", "An event of the heap: by tick, then sequence.")
-EVENT.column("tick", "when it happens", "ticks")
-EVENT.column("sequence", "what number it was put there as")
-EVENT.column("what", "to which << CODE_BITS, and what happens")
-EVENT.column("b", "and to which")
-HEAP_COLUMNS = EVENT.width
+EVENT, HEAP_COLUMNS = common.SHORT_EVENT, common.SHORT
 CODE_BITS = 4
 # Above every tick; the sum of two still fits int64.
 NEVER = 1 << 61
