@@ -85,7 +85,8 @@ class DefaultGroup(LazyGroup):
     """A group with a default command: its name is followed by a subcommand, or by the arguments of the default.
 
     ``armillary sweep results STORE`` is the command ``results``, and ``armillary sweep FILE`` the default command;
-    write ``./results`` for a file called ``results``.
+    write ``./results`` for a file called ``results``. A subcommand may stand among options, too, unless the default
+    command has such an option: ``armillary plan MODEL --serve`` is ``armillary plan serve MODEL``.
     """
 
     def __init__(self, *args: Any, default: str, **extra: Any) -> None:
@@ -105,6 +106,12 @@ class DefaultGroup(LazyGroup):
         # The shell completes the group itself: without arguments it must see the commands and the default's
         # options.
         completing = bool(extra.get("resilient_parsing")) and not args
+        own = {name for param in self.default.params for name in (*param.opts, *param.secondary_opts)}
+        named = next(
+            (at for at, each in enumerate(args) if each[:2] == "--" and each[2:] in self.table), None
+        )
+        if named is not None and args[named] not in own and args[0] not in self.table:
+            args = [args[named][2:], *args[:named], *args[named + 1 :]]
         if completing or (args and args[0] in self.table):
             return super().make_context(info_name, args, parent, **extra)
         return self.default.make_context(info_name, args, parent, **extra)

@@ -55,13 +55,36 @@ load_options = _together(
     seed_option(default=0, show_default=True, heading=LOAD),
 )
 """What comes; ``--slo`` is required by some."""
-engine_options = _together(
+_chosen_options = _together(
     option(
         "--precision",
         metavar="NAME",
         heading=PRECISION,
         help="Precision of GEMMs; by default as published, else bf16.",
     ),
+    option(
+        "--engine",
+        default="vllm",
+        show_default=True,
+        metavar="NAME",
+        heading=ENGINE,
+        help="Whose scheduler and kernels: vllm, sglang, trtllm.",
+    ),
+    option(
+        "--budget",
+        type=int,
+        heading=ENGINE,
+        help="Most tokens per step; by default 8192, or 2048 on devices with less than 70 GiB.",
+    ),
+    option(
+        "--sequences",
+        type=int,
+        heading=ENGINE,
+        help="Most sequences that run at a time; by default 1024, or 256 on such devices.",
+    ),
+)
+"""What `armillary plan serve` chooses of several, and this command has one of."""
+engine_options = _together(
     option(
         "--scales",
         metavar="KIND",
@@ -89,26 +112,6 @@ engine_options = _together(
         heading=REPLICA,
         help="How requests are assigned to replicas: round-robin; least-loaded (fewest requests); prefix (most of the "
         "prompt cached); session (same replica as the requests it follows).",
-    ),
-    option(
-        "--engine",
-        default="vllm",
-        show_default=True,
-        metavar="NAME",
-        heading=ENGINE,
-        help="Whose scheduler and kernels: vllm, sglang, trtllm.",
-    ),
-    option(
-        "--budget",
-        type=int,
-        heading=ENGINE,
-        help="Most tokens per step; by default 8192, or 2048 on devices with less than 70 GiB.",
-    ),
-    option(
-        "--sequences",
-        type=int,
-        heading=ENGINE,
-        help="Most sequences that run at a time; by default 1024, or 256 on such devices.",
     ),
     option(
         "--block",
@@ -237,6 +240,7 @@ def with_times(options: Mapping[str, object], overhead: str | None, ingest: str 
         help="Ranks of a replica that have requests of their own and share its experts.")  # fmt: skip
 @option("--replicas", type=int, heading=REPLICA,
         help="Number of replicas, on as many machines as they need.")  # fmt: skip
+@_chosen_options
 @engine_options
 @option("--expert-kernels", metavar="NAME", heading=ENGINE,
         help="Kernels of experts where several were measured: triton, deepgemm; by default the engine's.")  # fmt: skip

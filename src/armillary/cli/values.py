@@ -19,6 +19,7 @@ from armillary.base.files import (
     is_standard_output,
     kept_standard_output,
 )
+from armillary.base.units import whole
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
@@ -45,6 +46,25 @@ complete_costs = _begins("explore.cost:cost_preset_names")
 complete_failures = _begins("explore.whole_run.failures:failure_preset_names")
 complete_software = _begins("explore.training.fitted:stack_names")
 complete_formats = _begins("convert:names", files=False)
+
+
+def names(context: click.Context, parameter: click.Parameter, text: str | None) -> list[str] | None:
+    """Return the names of an option with commas; whether they are known is checked by what takes them."""
+    return None if text is None else [word.strip() for word in text.split(",")]
+
+
+def whole_numbers(context: click.Context, parameter: click.Parameter, text: str | None) -> list[int] | None:
+    """Return the whole numbers of an option with commas.
+
+    Raises:
+        InputError: one is none.
+    """
+    if text is None:
+        return None
+    found = [number for word in text.split(",") if (number := whole(word.strip())) is not None]
+    if len(found) < text.count(",") + 1:
+        raise InputError(f"{parameter.opts[0]} '{text}': expected whole numbers, e.g. 8,9,9,6")
+    return found
 
 
 # A key of click's context, which all options of a command share.

@@ -232,6 +232,20 @@ def _constants() -> Mapping[str, Any]:
     return found
 
 
+def like(device: str) -> str:
+    """Return the device whose kernels of engines a device has, or "": none that it is like was measured."""
+    devices = _constants()["devices"]
+    while device and device not in devices:
+        device = load_gpu(device).like
+    return device
+
+
+def engines_of(device: str) -> tuple[str, ...]:
+    """Return the engines that can be compared on a device: those whose GEMMs were measured on it, or on one like it."""
+    known = _constants()["devices"].get(like(device), {})
+    return tuple(each for each in ENGINES if "gemm" in known.get(each, {}))
+
+
 def kernels_of(
     device: str,
     engine: str,
@@ -249,15 +263,12 @@ def kernels_of(
     Raises:
         InputError: kernels of this name were not measured.
     """
-    gpu, devices = load_gpu(device), _constants()["devices"]
-    like = device
-    while like and like not in devices:
-        like = load_gpu(like).like
-    if not like:
+    gpu, measured = load_gpu(device), like(device)
+    if not measured:
         return None
     parts: dict[str, dict[str, Constants]] = {}
     for name in dict.fromkeys((engine, "vllm", "trtllm", "sglang")):
-        for part, kinds in devices[like].get(name, {}).items():
+        for part, kinds in _constants()["devices"][measured].get(name, {}).items():
             # What an engine fuses is its own.
             if part == "fuses" and name != engine:
                 continue
@@ -283,4 +294,4 @@ def kernels_of(
         experts[routed.stored] = wide or experts[kind]
     if routed is not None and routed.stored not in experts:
         parts.pop("experts", None)
-    return Kernels(gpu, engine, parts, link, blocks, routed, like, cache)
+    return Kernels(gpu, engine, parts, link, blocks, routed, measured, cache)

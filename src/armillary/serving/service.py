@@ -153,7 +153,7 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
     check_stages(model, machine, wanted, tp)
     engine, capacity = _engine(model, machine, requests, wanted, plan)
     each = machine.npus // (tp * wanted.dp * wanted.pp)
-    replicas = _within("replicas", wanted.replicas, each, MOST_COPIES * each)
+    replicas = within("replicas", wanted.replicas, each, MOST_COPIES * each)
     if replicas % each:
         raise InputError(
             f"replicas {replicas}: expected a multiple of {each}, those of a machine {machine.name}"
@@ -197,9 +197,9 @@ def _engine(
     """
     device = machine.platform.npu.memory.capacity
     small = 0 < device < LARGE_DEVICE
-    budget = _within("budget", wanted.budget, 2048 if small else 8192, MOST_BUDGET)
-    sequences = _within("sequences", wanted.sequences, 256 if small else 1024, MOST_SEQUENCES)
-    block = _within("block", wanted.block, 16, MOST_BLOCK)
+    budget = within("budget", wanted.budget, 2048 if small else 8192, MOST_BUDGET)
+    sequences = within("sequences", wanted.sequences, 256 if small else 1024, MOST_SEQUENCES)
+    block = within("block", wanted.block, 16, MOST_BLOCK)
     if wanted.memory is not None and not 0 < wanted.memory <= 1:
         raise InputError(
             f"memory {wanted.memory:g}: expected a share of the memory of a device, above 0, up to 1"
@@ -235,14 +235,14 @@ def _engine(
     ingest = INGEST_NS.get(wanted.engine, 0) if wanted.ingest_ns is None else wanted.ingest_ns
     if not 0 <= ingest <= MOST_INGEST:
         raise InputError(f"ingest {ingest:,} ns: expected 0 to {MOST_INGEST:,} ns")
-    if _within("poll", wanted.poll, 1, MOST_POLL) > 1 and wanted.engine != "sglang":
+    if within("poll", wanted.poll, 1, MOST_POLL) > 1 and wanted.engine != "sglang":
         raise InputError(
             f"poll {wanted.poll}: expected 1 with engine {wanted.engine}, only sglang has such a key"
         )
-    _within("balance", wanted.balance, 0, MOST_POLL, least=0)
+    within("balance", wanted.balance, 0, MOST_POLL, least=0)
     if wanted.balance and (wanted.engine != "trtllm" or wanted.dp == 1):
         raise InputError(f"balance {wanted.balance}: expected it with engine trtllm and dp above 1 only")
-    blocks = capacity.blocks if capacity else _within("blocks", wanted.blocks, 1, MOST_BLOCKS)
+    blocks = capacity.blocks if capacity else within("blocks", wanted.blocks, 1, MOST_BLOCKS)
     engine = Engine(
         budget, -(-sequences // wanted.pp), block, min(blocks, MOST_BLOCKS), ahead=wanted.ahead, cached=wanted.cached,
         rule=wanted.engine, poll=wanted.poll, ingest_ns=ingest, token_ps=TOKEN_PS if wanted.ingest_ns is None else 0,
@@ -293,12 +293,17 @@ def _kernels(model: Decoder, machine: Machine, wanted: Wanted, tp: int) -> Kerne
 
 def captured(most: int | None) -> tuple[int, ...]:
     """Return the tokens of the steps of which vLLM has CUDA graphs; others up to the last are filled up to the next."""
-    last = _within("graphs", most, CAPTURED, MOST_BUDGET)
+    last = within("graphs", most, CAPTURED, MOST_BUDGET)
     found = [1, 2, 4, *range(8, 257, 8), *range(272, last + 1, 16)]
     return (*(each for each in found if each < last), last)
 
 
-def _within(name: str, value: int | None, usual: int, most: int, least: int = 1) -> int:
+def within(name: str, value: int | None, usual: int, most: int, least: int = 1) -> int:
+    """Return a whole number, or the usual one if it is None.
+
+    Raises:
+        InputError: it is below `least` or above `most`.
+    """
     found = usual if value is None else value
     if not least <= found <= most:
         raise InputError(f"{name} {found}: expected a whole number from {least} to {most:,}")

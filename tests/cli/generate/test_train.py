@@ -136,7 +136,7 @@ MISTAKES = [
     ("--ranks 8 --batch 0", "--batch: got 0, expected 1 or more"),
     ("--ranks 8 --batch 8 --bucket 3", "--bucket: got '3', which has no unit"),
     ("--ranks 8 --batch 8 --offload-weights 2", "--offload-weights: got 2.0, expected 1.0 or less"),
-    ("--ranks 8 --batch 8 --stage-layers 2,x", "--stage-layers '2,x': expected numbers of layers"),
+    ("--ranks 8 --batch 8 --stage-layers 2,x", "--stage-layers '2,x': expected whole numbers, e.g. 8,9,9,6"),
     ("--ranks 8 --batch 8 --shard 2", "data: expected shard with sharding hsdp, and only there"),
     ("--ranks 8 --batch 8 --tp 3", "tp 3: expected a divisor of heads 8 (nearest: 2)"),
     ("--ranks 8 --plan bad.yaml", "bad.yaml:2: parallel.tpp: unknown key (did you mean 'tp'?)"),

@@ -26,7 +26,9 @@ TINY: dict[str, Any] = {
 }  # fmt: skip
 LOAD = "poisson:rate=20000,requests=40,input=64-128,output=8-16"
 SLO = "ttft=3ms,tpot=150us"
-SMALL: dict[str, Any] = {"budget": 128, "sequences": 8, "ingest_ns": 0, "overhead_ns": 0}
+SMALL: dict[str, Any] = {
+    "engine": "vllm", "budget": 128, "sequences": 8, "ingest_ns": 0, "overhead_ns": 0,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -74,14 +76,15 @@ def test_what_was_tried_is_in_order(found: Deployments, tiny: str) -> None:
         len(found.tried) - len(meets)
     )
     assert [each.devices for each in meets] == sorted(each.devices for each in meets)
-    # None on the front is beaten in both; each other one is.
-    for each, on in zip(found.tried, found.front, strict=True):
+    # None on the front is beaten in both by another that is enough; each other one is.
+    for each, on in zip(meets, found.front, strict=False):
         beaten = [
-            other for other in found.tried
+            other for other in meets
             if other.per_device >= each.per_device and other.per_user >= each.per_user
             and (other.per_device > each.per_device or other.per_user > each.per_user)
         ]  # fmt: skip
         assert on == (not beaten)
+    assert not any(found.front[len(meets) :])
     assert len({each.name for each in found.tried}) == len(found.tried)
     assert any(each.service.prefill for each in found.tried)
     # A deployment is what serve makes of it.
@@ -96,9 +99,66 @@ def test_what_no_number_of_replicas_meets(tiny: str) -> None:
     assert not found.best.meets and found.headline.startswith("None of ")
 
 
+def test_engine_and_precision_are_chosen(tiny: str) -> None:
+    options = SMALL | {"engine": ["trtllm", "vllm"], "precision": ["bf16", "fp8"]}
+    found = plan_serving(tiny, "2xh100", LOAD, slo=SLO, **options)
+    which = {(each.service.engine.rule, each.service.plan.numbers.compute) for each in found.tried}
+    assert which == {(engine, each) for engine in ("trtllm", "vllm") for each in ("bf16", "fp8")}
+    for each in found.tried:
+        before = each.service.prefill
+        assert before is None or before.engine.rule == each.service.engine.rule
+        assert before is None or before.plan.numbers == each.service.plan.numbers
+    one = next(each for each in found.tried if each.name == "1 x tp 2, trtllm, fp8")
+    own = SMALL | {"engine": "trtllm", "precision": "fp8"}
+    same = armillary.serve(tiny, "2xh100", LOAD, tp=2, slo=SLO, **own)
+    assert one.served.outcome.last.tolist() == same.outcome.last.tolist()
+    # What decides between engines and precisions is said.
+    assert sum("devices needed: " in each or "quantising" in each for each in found.assumptions) == 2
+    assert f"precision {options['precision'][0]}" not in found.headline
+
+
+def test_engines_are_those_that_were_measured_on_the_device(tiny: str) -> None:
+    small = {key: value for key, value in SMALL.items() if key != "engine"}
+    known = {
+        machine: {
+            each.service.engine.rule for each in plan_serving(tiny, machine, LOAD, slo=SLO, **small).tried
+        }
+        for machine in ("1xh100", "1xa100")
+    }
+    assert known == {"1xh100": {"vllm", "sglang", "trtllm"}, "1xa100": {"vllm"}}
+    assert "engine sglang" in plan_serving(tiny, "1xa100", LOAD, slo=SLO, **small).rejected
+
+
+BURSTS = "poisson:rate=12,requests=100,input=3500,output=64"
+
+
+def test_other_limits_of_a_step_save_devices() -> None:
+    def tried(**options: Any) -> Deployments:
+        return plan_serving(
+            "llama-3.1-8b", "2xh100", BURSTS, slo="ttft=3s,tpot=25ms", engine="vllm", **options
+        )
+
+    usual, found = tried(budget=8192, sequences=1024), tried()
+    assert usual.best.meets and found.best.meets and found.best.devices < usual.best.devices
+    own = found.best.service.engine
+    assert own.sequences < 100 and f"--max-num-seqs {own.sequences}" in launch(found.best.service)[0]
+    same = armillary.serve(
+        "llama-3.1-8b", "1xh100", BURSTS, slo="ttft=3s,tpot=25ms", budget=own.budget, sequences=own.sequences
+    )
+    assert same.good == found.best.good
+    # Of several that are given only these are tried.
+    given = tried(sequences=[1024, own.sequences])
+    assert {each.service.engine.sequences for each in given.tried} <= {1024, own.sequences}
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        ({"engine": []}, "plan serve: engine: got [], expected one or several"),
+        ({"engine": ["vllm", "tgi"]}, "engine 'tgi': expected one of vllm, sglang, trtllm"),
+        ({"precision": ["bf16", "fp9"]}, "precision 'fp9': expected "),
+        ({"budget": [128, "much"]}, "budget: got 'much', expected a whole number"),
+        ({"sequences": [8, 0]}, "sequences 0: expected a whole number from 1 to "),
         ({"tp": 2}, "plan serve: tp is chosen"),
         ({"slots": 2}, "plan serve: no option 'slots'"),
         ({"share": 0.0}, "share 0 %: expected a share of the requests"),
@@ -116,7 +176,21 @@ def test_what_is_refused(tiny: str, options: dict[str, Any], words: str) -> None
 
 def test_the_command_prints_and_writes(tiny: str, tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
-    words = ["plan", "serve", tiny, "--machine", "2xh100", "--load", LOAD, "--slo", SLO, "--budget", "128"]
+    words = [
+        "plan",
+        "serve",
+        tiny,
+        "--machine",
+        "2xh100",
+        "--load",
+        LOAD,
+        "--slo",
+        SLO,
+        "--budget",
+        "128",
+        "--top",
+        "30",
+    ]
     done = CliRunner().invoke(main, [*words, "--json", str(path), "--html", str(tmp_path / "plan.html")])
     assert done.exit_code == 0, done.output
     for word in ("tried", "tokens/s per device", "How to start it", "vllm serve", "Assumed: "):
@@ -124,6 +198,11 @@ def test_the_command_prints_and_writes(tiny: str, tmp_path: Path) -> None:
     read = json.loads(path.read_text())
     assert read["tried"][0]["devices"] == read["best"]["devices"] and len(read["launch"]) in (1, 2)
     assert CliRunner().invoke(main, [*words, "--share", "all"]).exit_code == 2
+    # As an option of `plan`, too.
+    other = CliRunner().invoke(main, ["plan", tiny, "--serve", *words[3:], "--engine", "vllm,sglang"])
+    assert other.exit_code == 0 and "sglang" in other.output, other.output
+    wrong = CliRunner().invoke(main, [*words, "--sequences", "8,x"])
+    assert wrong.exit_code == 2 and "--sequences '8,x': expected whole numbers" in wrong.output
 
 
 def test_commands_start_what_was_simulated(tmp_path: Path) -> None:

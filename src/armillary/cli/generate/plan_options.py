@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from armillary.base.errors import InputError
-from armillary.base.units import whole
 from armillary.cli.command import option
+from armillary.cli.values import names, whole_numbers
 from armillary.workload.plan.options import REST, Kind, heading, leaves, option_name
 
 if TYPE_CHECKING:
@@ -174,8 +174,8 @@ def _option(name: str, schema: dict[str, Any], heading: str) -> Callable[[F], F]
         extra = {"type": float, "metavar": "X"}
     elif value["type"] == "array":
         # Lists are written with commas, as click has no such type.
-        names = value["items"].get("enum")
-        extra = {"metavar": "NAME,…" if names else "N,…", "callback": _names if names else _numbers}
+        named = value["items"].get("enum")
+        extra = {"metavar": "NAME,…" if named else "N,…", "callback": names if named else whole_numbers}
     elif kind := _kind(value):
         extra = {"metavar": _METAVARS[kind]}
     return option(f"--{name}", *_ALSO.get(name, ()), default=None, heading=heading, help=text, **extra)
@@ -197,17 +197,3 @@ def _shown(default: Any, value: dict[str, Any]) -> str:
     if kind in ("bytes", "time") and isinstance(default, int):
         return format_bytes(default) if kind == "bytes" else format_time(default)
     return ",".join(default) if isinstance(default, list) else str(default)
-
-
-def _numbers(context: click.Context, parameter: click.Parameter, text: str | None) -> list[int] | None:
-    if text is None:
-        return None
-    numbers = [number for word in text.split(",") if (number := whole(word.strip())) is not None]
-    if len(numbers) < text.count(",") + 1:
-        raise InputError(f"{parameter.opts[0]} '{text}': expected numbers of layers, e.g. 8,9,9,6")
-    return numbers
-
-
-def _names(context: click.Context, parameter: click.Parameter, text: str | None) -> list[str] | None:
-    # Which names there are says the schema of plans, which checks them.
-    return None if text is None else [word.strip() for word in text.split(",")]

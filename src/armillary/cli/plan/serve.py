@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,15 +13,30 @@ from armillary.cli.options import counted_machine_option, html_option, json_opti
 from armillary.cli.outputs import say, show_table, write_html, write_json
 from armillary.cli.plan import SUBCOMMANDS
 from armillary.cli.plan.search import Progress
-from armillary.cli.serve import LOAD, costs_option, engine_options, load_options, with_times
-from armillary.cli.values import complete_models
+from armillary.cli.serve import (
+    ENGINE,
+    LOAD,
+    PRECISION,
+    costs_option,
+    engine_options,
+    load_options,
+    with_times,
+)
+from armillary.cli.values import complete_models, names, whole_numbers
 
 _HELP = f"""{SUBCOMMANDS["serve"]}
 
 MODEL, the load and the options of engines are those of `armillary serve`. Tried are replicas of 1, 2, 4 … devices that
 share matrices, or, of a mixture of experts, ranks that share experts; as many of each as needed; and each two kinds,
-one to compute prompts and one to decode.
+one to compute prompts and one to decode; all this with each engine and precision. Other limits of a step are tried
+where they could save devices.
 """
+
+
+def _several(name: str, read: Callable[..., object], heading: str, text: str) -> Callable[[Any], Any]:
+    """Return an option of which several values may be given."""
+    metavar = "NAME,…" if read is names else "N,…"
+    return option(name, metavar=metavar, callback=read, heading=heading, help=text)
 
 
 @click.command(
@@ -40,6 +57,27 @@ one to compute prompts and one to decode.
 @option("--share", default="90%", show_default=True, metavar="SHARE", heading=LOAD,
         help="Of the requests that must be good.")  # fmt: skip
 @costs_option
+@_several(
+    "--precision", names, PRECISION, "Precisions of GEMMs to choose from; by default as published, else bf16."
+)
+@_several(
+    "--engine",
+    names,
+    ENGINE,
+    "Engines to choose from: vllm, sglang, trtllm; by default all whose kernels were measured on the device.",
+)
+@_several(
+    "--budget",
+    whole_numbers,
+    ENGINE,
+    "Most tokens per step to choose from; by default as for `serve`, and others if that saves devices.",
+)
+@_several(
+    "--sequences",
+    whole_numbers,
+    ENGINE,
+    "Most sequences that run at a time to choose from; by default likewise.",
+)
 @engine_options
 @top_option("Replicas", 10, heading="Search")
 @html_option()
@@ -87,11 +125,11 @@ def command(
     click.echo(found.headline)
     if text := interval_text(found.best.served):
         click.echo(text)
-    for text in found.best.service.assumptions:
+    for text in found.assumptions:
         say(f"Assumed: {text}")
     say(f"Load: {load_text(found.best.served)}")
     click.echo(
-        f"\n{len(found.tried)} tried; *: none gives more tokens/s per device and more per user at once"
+        f"\n{len(found.tried)} tried; *: none that is enough gives more tokens/s per device and more per user at once"
     )
     bills = None
     if known:

@@ -14,7 +14,7 @@ import numpy as np
 from armillary.base.errors import InputError
 from armillary.compute.gpu.device import load_gpu
 from armillary.compute.machine import Machine, machine_of
-from armillary.explore.deploy.choose import spreads_of
+from armillary.explore.deploy.kinds import spreads_of
 from armillary.explore.training.choose import SlowerError, plan
 from armillary.explore.training.plan_keys import nested
 from armillary.explore.training.prediction import Prediction, plan_text

@@ -2,199 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from armillary.base.document import Source
-from armillary.base.errors import InputError, nearest, one_of
+from armillary.base.errors import InputError
 from armillary.base.kinds import check_kinds
-from armillary.compute.machine import Machine, machine_of
-from armillary.explore.deploy.flags import launch
-from armillary.report.page.blocks import Block, table, text
-from armillary.report.page.blocks import headline as answer
-from armillary.report.page.shown import Shown
+from armillary.compute.machine import machine_of
+from armillary.explore.deploy.deployment import Deployment, Deployments
+from armillary.explore.deploy.kinds import Kind, Progress, kinds_of
 from armillary.serving.load import cut, load_requests
 from armillary.serving.pools import apart, decoding
 from armillary.serving.requests import Requests
-from armillary.serving.result import METRICS, Serving, interval_text, load_text, per_user, seconds_text
-from armillary.serving.service import Service, limits_of, service
-from armillary.serving.spread import Wanted
-from armillary.workload.models import Model, load_model
-from armillary.workload.models.schema import Decoder
+from armillary.serving.result import Serving
+from armillary.serving.service import Service, limits_of
+from armillary.workload.models import load_model
 
-Progress = Callable[[str, int, int], None]
-"""Called with what is done, how many are done, and of how many."""
 MORE = 6
 """How often a pool gets a further replica beyond what each needs alone."""
-CHOSEN = (
-    "tp",
-    "dp",
-    "ep",
-    "replicas",
-    "prefill_replicas",
-    "decode_replicas",
-    "prefill_tp",
-    "prefill_dp",
-    "blocks",
-)
-"""Attributes of `Wanted` that are chosen here, or differ from choice to choice."""
-
-
-@dataclass(frozen=True)
-class Deployment:
-    """Replicas that served the load.
-
-    Attributes:
-        served: What became of it.
-        share: Of the requests that must be good.
-    """
-
-    served: Serving
-    share: float
-
-    @property
-    def service(self) -> Service:
-        """What served it."""
-        return self.served.service
-
-    @property
-    def devices(self) -> int:
-        """Devices of all replicas."""
-        return self.service.devices
-
-    @property
-    def good(self) -> float:
-        """Share of the requests that meet the objective."""
-        return self.served.good or 0.0
-
-    @property
-    def meets(self) -> bool:
-        """Whether enough requests do."""
-        return self.good >= self.share
-
-    @property
-    def per_device(self) -> float:
-        """Output tokens per s and device."""
-        return self.served.output_tokens_per_s / self.devices
-
-    @property
-    def per_user(self) -> float:
-        """Tokens per s that a user sees, of the median time per token; nan: answers have one token."""
-        return per_user(self.served)
-
-    @property
-    def name(self) -> str:
-        """Such as "2 x tp 4", or "prefill 1 x tp 4, decode 2 x tp 2"."""
-        if before := self.service.prefill:
-            return f"prefill {_replicas(before)}, decode {_replicas(self.service)}"
-        return _replicas(self.service)
-
-
-def _replicas(of: Service) -> str:
-    return f"{of.replicas} x {_kind(of)}"
-
-
-def _kind(of: Service) -> str:
-    tp, dp = of.plan.parallel.tp, of.engine.ranks
-    return f"dp {dp}" if dp > 1 else f"tp {tp}"
-
-
-@dataclass(frozen=True, repr=False)
-class Deployments(Shown):
-    """What was tried to serve a load.
-
-    Attributes:
-        tried: Those that meet the objective first, fewest devices first and of these most good requests; then the
-            others, most good requests first.
-        rejected: Kind of replica -> why there can be none.
-    """
-
-    tried: tuple[Deployment, ...]
-    rejected: Mapping[str, str]
-
-    @property
-    def best(self) -> Deployment:
-        """That on the fewest devices that meets the objective; if none does, that of the most good requests."""
-        return self.tried[0]
-
-    @cached_property
-    def front(self) -> tuple[bool, ...]:
-        """Of those tried, whether none gives more tokens per s and device and more per user at once."""
-        points = [(each.per_device, each.per_user) for each in self.tried]
-        return tuple(
-            not any(a >= device and b >= user and (a, b) != (device, user) for a, b in points)
-            for device, user in points
-        )
-
-    @property
-    def headline(self) -> str:
-        """The answer."""
-        best, found = self.best, self.best.served
-        limits = " and ".join(
-            f"{METRICS[name]} of {seconds_text(most)}" for name, most in found.limits.items()
-        )
-        times = f"TTFT {seconds_text(found.ttft_s.mean)}, TPOT {seconds_text(found.tpot_s.mean)}"
-        what = f"{100 * best.good:.1f} % of requests keep within {limits} ({times} on average)"
-        if best.meets:
-            return f"{best.name}, the fewest devices ({best.devices}) of {len(self.tried)} tried: {what}"
-        devices = f"{best.devices} device{'s' * (best.devices > 1)}"
-        return f"None of {len(self.tried)} tried is enough: at most {what}, with {best.name} on {devices}"
-
-    def __repr__(self) -> str:
-        """Return the answer, and what was tried."""
-        return f"{self.headline}\nLoad: {load_text(self.best.served)}\n{len(self.tried)} tried"
-
-    @property
-    def title(self) -> str:
-        """Model, machine and load."""
-        return f"Replicas of {self.best.served.title}"
-
-    def rows(self) -> list[tuple[str, list[float]]]:
-        """Return of each that was tried its name, and devices, good share, s, s, and tokens per s."""
-        return [
-            (
-                each.name,
-                [
-                    each.devices, each.good, each.served.ttft_s.mean, each.served.tpot_s.mean, each.per_device,
-                    each.per_user,
-                ],
-            )
-            for each in self.tried
-        ]  # fmt: skip
-
-    def blocks(self, *, changes: bool = True) -> list[Block]:
-        """Return the blocks of the page: the answer, what was tried, how to start it, and what becomes of requests."""
-        columns = (
-            ("replicas", "text"), ("devices", "count"), ("good", "share"), ("TTFT", "time"), ("TPOT", "time"),
-            ("tokens/s per device", "number"), ("per user", "number"), ("on the front", "text"),
-        )  # fmt: skip
-        rows = [
-            [name, *values, "yes" if on else ""]
-            for (name, values), on in zip(self.rows(), self.front, strict=True)
-        ]
-        first, _, rest = self.headline.partition(": ")
-        found = [
-            answer(
-                first,
-                [
-                    rest,
-                    *filter(None, [interval_text(self.best.served)]),
-                    f"Load: {load_text(self.best.served)}",
-                ],
-                notes=self.best.service.assumptions,
-            ),
-            table("What was tried", columns, rows),
-            text("How to start it", launch(self.best.service)),
-        ]
-        if self.rejected:
-            why = [[kind, each] for kind, each in self.rejected.items()]
-            found.append(table("Why others are not among them", (("replica", "text"), ("why", "text")), why))
-        return [*found, *self.best.served.blocks(changes=changes)[1:]]
 
 
 def plan_serving(
@@ -222,7 +51,10 @@ def plan_serving(
         first: How many requests of the load are served.
         speed: By which the time between requests is divided.
         progress: See `Progress`.
-        options: As of `armillary.serve`, but for numbers of devices, ranks and replicas, which are chosen.
+        options: As of `armillary.serve`, but for numbers of devices, ranks and replicas, which are chosen. Of `engine`,
+            `precision`, `budget` and `sequences` there may be several, of which one is chosen. By default these are
+            the engines whose kernels were measured on the device, the precision in which the model is published, and
+            what is usual of a step, with others where that needs more devices.
 
     Raises:
         InputError: something of it is wrong, or no replica fits on the machine.
@@ -237,14 +69,6 @@ def plan_serving(
         "speed": speed,
     }
     check_kinds(given, plan_serving.__annotations__)
-    names = [each.name for each in fields(Wanted) if each.name not in CHOSEN]
-    for name in options:
-        if name in CHOSEN:
-            raise InputError(f"plan serve: {name} is chosen, expected it with serve only")
-        if name not in names:
-            raise InputError(
-                f"plan serve: no option '{name}'{nearest(name, names)}, expected {one_of(names)}"
-            )
     if not 0 < share <= 1:
         raise InputError(f"share {100 * share:g} %: expected a share of the requests above 0 %, up to 100 %")
     if not slo:
@@ -257,7 +81,7 @@ def plan_serving(
         )
     search = _Search(requests, limits, share, progress or (lambda what, done, of: None))
     read, found = load_model(model), machine_of(machine)
-    kinds, rejected = _kinds(read, found, requests, Wanted(**options), search.tell)
+    kinds, rejected = kinds_of(read, found, requests, options, search.tell)
     search.serve(kinds, found.npus)
     if requests.follows is not None:
         rejected["prefill and decoding apart"] = "some requests of the load follow others"
@@ -267,46 +91,6 @@ def plan_serving(
     return Deployments(tuple(order), rejected)
 
 
-def spreads_of(model: Model, machine: Machine) -> list[tuple[str, dict[str, Any]]]:
-    """Return the kinds of replica to try, each with its name and options: devices that share matrices, or experts."""
-    sizes = [
-        each for each in range(1, machine.npus + 1) if machine.npus % each == 0 and each & (each - 1) == 0
-    ]
-    found: list[tuple[str, dict[str, Any]]] = [(f"tp {each}", {"tp": each}) for each in sizes]
-    if isinstance(model, Decoder) and model.experts is not None:
-        found += [(f"dp {each}", {"tp": 1, "dp": each, "ep": each}) for each in sizes[1:]]
-    return found
-
-
-def _kinds(
-    model: Model, machine: Machine, requests: Requests, wanted: Wanted, tell: Progress
-) -> tuple[list[Service], dict[str, str]]:
-    """Return a service of each kind of replica that fits, and why others do not.
-
-    Raises:
-        InputError: none does.
-    """
-    spreads = spreads_of(model, machine)
-    found: list[Service] = []
-    rejected: dict[str, str] = {}
-    for at, (name, keys) in enumerate(spreads):
-        size = keys["tp"] * keys.get("dp", 1)
-        # Beyond a node all-reduces go over the fabric: only where nothing smaller fits.
-        if size > machine.domain and any(each.replica_devices <= machine.domain for each in found):
-            rejected[name] = (
-                f"more than the {machine.domain} devices of a node, where a replica fits on fewer"
-            )
-            continue
-        try:
-            found.append(service(model, machine, requests, replace(wanted, **keys)))
-        except InputError as error:
-            rejected[name] = str(error)
-        tell("timing steps", at + 1, len(spreads))
-    if not found:
-        raise InputError(f"plan serve: no replica fits on {machine.name}; {next(iter(rejected.values()))}")
-    return found, rejected
-
-
 class _Search:
     """What is tried, each once."""
 
@@ -314,32 +98,82 @@ class _Search:
         self.requests, self.limits, self.share, self.tell = requests, limits, share, tell
         self.tried: list[Deployment] = []
 
-    def serve(self, kinds: list[Service], npus: int) -> None:
+    def serve(self, kinds: list[Kind], npus: int) -> None:
         """Serve the load by replicas of each kind, and of each two kinds, on up to so many devices."""
         # Prompts of requests that follow others come when answers are done: two pools do not serve such.
         apart = self.requests.follows is None
-        pairs = [(one, other) for one in kinds for other in kinds if apart]
-        total = len(kinds) + len(pairs)
+        pairs = [(one, other) for one in kinds for other in kinds if apart and one.pairs_with(other)]
+        total = 2 * len(kinds) + len(pairs)
+        least, prompts, answers = [], {}, {}
         for at, each in enumerate(kinds):
-            self._least(each, npus // each.replica_devices)
+            most = npus // each.devices
+            least.append(_smallest(lambda count, kind=each: self._alone(kind, count).meets, most))  # type: ignore[misc]
+            if apart:
+                prompts[id(each)], answers[id(each)] = (
+                    of(each.service, most) for of in (self._prompts, self._answers)
+                )
             self.tell("serving", at + 1, total)
-        sizes = [(each, npus // each.replica_devices) for each in kinds if apart]
-        prompts = {id(each): self._prompts(each, most) for each, most in sizes}
-        answers = {id(each): self._answers(each, most) for each, most in sizes}
         for at, (one, other) in enumerate(pairs):
-            self._pools(one, other, prompts[id(one)], answers[id(other)], npus)
+            self._pools(one, other, prompts[id(one)][0], answers[id(other)][0], npus)
             self.tell("serving", len(kinds) + at + 1, total)
+        for at, (each, (count, enough)) in enumerate(
+            sorted(zip(kinds, least, strict=True), key=lambda each: each[0].devices)
+        ):
+            # No fewer than prompts or answers need alone.
+            needed = [
+                count + (not enough)
+                for count, enough in (of.get(id(each), (1, True)) for of in (prompts, answers))
+            ]
+            self._other_limits(each, count - enough, max(needed))
+            self.tell("serving", len(kinds) + len(pairs) + at + 1, total)
 
-    def _try(self, of: Service) -> Deployment:
-        found = Deployment(Serving(of, of.run(self.requests), self.limits), self.share)
+    def _try(self, of: Service, words: str) -> Deployment:
+        found = self._served(of, words)
         self.tried.append(found)
         return found
 
-    def _least(self, kind: Service, most: int) -> None:
-        """Serve by the least number of replicas that is enough, and by those that the search goes by."""
-        _smallest(lambda count: self._try(replace(kind, replicas=count)).meets, most)
+    def _served(self, of: Service, words: str) -> Deployment:
+        return Deployment(Serving(of, of.run(self.requests), self.limits), self.share, words)
 
-    def _prompts(self, kind: Service, most: int) -> int:
+    def _alone(self, kind: Kind, count: int) -> Deployment:
+        return self._try(replace(kind.service, replicas=count), kind.words)
+
+    def _other_limits(self, kind: Kind, count: int, least: int) -> None:
+        """Serve by `count` replicas with other limits of a step, then by fewer, while that takes the fewest devices.
+
+        First the most tokens are chosen, then, with these, the most sequences. Only what is enough is kept.
+        """
+        while count >= least and count * kind.devices < min(
+            (each.devices for each in self.tried if each.meets), default=np.inf
+        ):
+            best = self._best_of(kind, count, [(each, None) for each in kind.budgets])
+            if best is None or not best[0].meets:
+                budget = best[1] if best else None
+                best = self._best_of(kind, count, [(budget, each) for each in kind.sequences])
+            if best is None or not best[0].meets:
+                return
+            self.tried.append(best[0])
+            count -= 1
+
+    def _best_of(
+        self, kind: Kind, count: int, limits: Sequence[tuple[int | None, int | None]]
+    ) -> tuple[Deployment, int | None] | None:
+        """Return the first of several limits of a step that is enough, else the best, and its most tokens."""
+        best: tuple[Deployment, int | None] | None = None
+        for budget, sequences in limits:
+            try:
+                other = kind.limited(budget, sequences)
+                found = self._served(replace(other.service, replicas=count), other.words)
+            except InputError:
+                # A prompt that is not divided needs as many tokens, and a step its memory.
+                continue
+            if best is None or found.good > best[0].good:
+                best = found, budget
+            if found.meets:
+                break
+        return best
+
+    def _prompts(self, kind: Service, most: int) -> tuple[int, bool]:
         """Return the least number of replicas that compute the prompts early enough, if transfers took no time."""
         limit = min(self.limits.get(name, np.inf) for name in ("ttft", "e2e"))
         alone = replace(self.requests, output=np.ones(len(self.requests), np.int64))
@@ -350,7 +184,7 @@ class _Search:
 
         return _smallest(enough, most)
 
-    def _answers(self, kind: Service, most: int) -> int:
+    def _answers(self, kind: Service, most: int) -> tuple[int, bool]:
         """Return the least number of replicas that decode fast enough, if prompts took no time."""
         limits = {name: limit for name, limit in self.limits.items() if name == "tpot"}
         own, engine = self.requests, decoding(kind.engine)
@@ -360,19 +194,19 @@ class _Search:
             found = replace(kind, engine=engine, replicas=count, router="round-robin").run(load)
             return bool(found.good(limits).mean() >= self.share)
 
-        return _smallest(enough, most) if limits else 1
+        return _smallest(enough, most) if limits else (1, True)
 
-    def _pools(self, one: Service, other: Service, x: int, y: int, npus: int) -> None:
+    def _pools(self, one: Kind, other: Kind, x: int, y: int, npus: int) -> None:
         """Serve by two pools, with a further replica of what most of the bad requests wait for until it is enough."""
-        used = x * one.replica_devices + y * other.replica_devices
+        used = x * one.devices + y * other.devices
         if used > npus:
             # Not enough, but what there can be, divided as they are needed.
             x = max(1, x * npus // used)
-            y = (npus - x * one.replica_devices) // other.replica_devices
+            y = (npus - x * one.devices) // other.devices
         for _ in range(MORE if y else 0):
-            if x * one.replica_devices + y * other.replica_devices > npus:
+            if x * one.devices + y * other.devices > npus:
                 return
-            found = self._try(apart(one, other, x, y, self.requests))
+            found = self._try(apart(one.service, other.service, x, y, self.requests), one.words)
             if found.meets:
                 return
             outcome = found.served.outcome
@@ -385,14 +219,14 @@ class _Search:
                 y += 1
 
 
-def _smallest(enough: Callable[[int], bool], most: int) -> int:
-    """Return the least number from 1 that is enough, if a larger one then is, too; `most` if none is."""
+def _smallest(enough: Callable[[int], bool], most: int) -> tuple[int, bool]:
+    """Return the least number from 1 that is enough, if a larger one then is, too; `most` and False if none is."""
     low, high = 0, 1
     while not enough(high):
         if high == most:
-            return most
+            return most, False
         low, high = high, min(most, 2 * high)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    return high, True

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from armillary.explore.deploy.choose import Deployments
 from armillary.explore.deploy.cost import Bill
+from armillary.explore.deploy.deployment import Deployments
 from armillary.explore.deploy.flags import launch
 from armillary.serving.result import seconds_text
 from armillary.serving.show import serving_json
@@ -21,9 +21,11 @@ def tried_table(found: Deployments, top: int, bills: Sequence[Bill] | None = Non
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
+    which = any(each.words for each in found.tried)
     for name in (
         "",
         "replicas",
+        *(["engine"] if which else []),
         "devices",
         "good",
         "TTFT",
@@ -33,15 +35,18 @@ def tried_table(found: Deployments, top: int, bills: Sequence[Bill] | None = Non
         *(["$ per million"] if bills else []),
         "front",
     ):
-        table.add_column(name, justify="left" if name in ("replicas", "front") else "right")
-    for number, ((name, values), on) in enumerate(zip(found.rows(), found.front, strict=True), 1):
+        table.add_column(name, justify="left" if name in ("replicas", "engine", "front") else "right")
+    for number, (each, (_, values), on) in enumerate(
+        zip(found.tried, found.rows(), found.front, strict=True), 1
+    ):
         if number > top and not on:
             continue
         devices, good, ttft, tpot, device, user = values
         cost = [_dollars(bills[number - 1].per_output)] if bills else []
         table.add_row(
-            str(number), name, f"{devices:.0f}", f"{100 * good:.1f} %", seconds_text(ttft), seconds_text(tpot),
-            f"{device:,.1f}", "-" if math.isnan(user) else f"{user:,.1f}", *cost, "*" if on else "",
+            str(number), each.replicas, *([each.words] if which else []), f"{devices:.0f}", f"{100 * good:.1f} %",
+            seconds_text(ttft), seconds_text(tpot), f"{device:,.1f}", "-" if math.isnan(user) else f"{user:,.1f}",
+            *cost, "*" if on else "",
         )  # fmt: skip
     return table
 
@@ -69,7 +74,9 @@ def deployments_json(found: Deployments, bills: Sequence[Bill] | None = None) ->
             {
                 "name": name, "meets": each.meets, "front": on,
                 "replicas": each.service.replicas, "tp": each.service.plan.parallel.tp,
-                "dp": each.service.engine.ranks,
+                "dp": each.service.engine.ranks, "engine": each.service.engine.rule,
+                "precision": each.service.plan.numbers.compute, "budget": each.service.engine.budget,
+                "sequences": each.service.engine.sequences,
                 "prefill": before
                 and {
                     "replicas": before.replicas, "tp": before.plan.parallel.tp, "dp": before.engine.ranks,
@@ -82,5 +89,6 @@ def deployments_json(found: Deployments, bills: Sequence[Bill] | None = None) ->
         )  # fmt: skip
     return {
         "share": found.best.share, "meets": found.best.meets, "best": serving_json(found.best.served),
-        "launch": launch(found.best.service), "tried": tried, "rejected": dict(found.rejected),
+        "launch": launch(found.best.service), "assumptions": list(found.assumptions), "tried": tried,
+        "rejected": dict(found.rejected),
     }  # fmt: skip

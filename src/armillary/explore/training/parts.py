@@ -64,10 +64,12 @@ def limit(parts: Mapping[str, float]) -> tuple[str, float]:
 
 
 def shown(parts: Mapping[str, float]) -> dict[str, float]:
-    """Return the parts of a table: communication while the CPU issues stands apart where it decides what takes most."""
-    joined = _moved(parts, "outside")
-    name = max(joined, key=lambda each: joined[each])
-    return joined if TITLES[name] == limit(parts)[0] else {**parts}
+    """Return the parts of a table: communication while the CPU issues stands apart where communication takes most.
+
+    So the rows of exposed communication add up to the share that `limit` tells.
+    """
+    apart = parts["issuing"] and limit(parts)[0] == TITLES["communication"]
+    return {**parts} if apart else _moved(parts, "outside")
 
 
 def _moved(parts: Mapping[str, float], to: str) -> dict[str, float]:
