@@ -15,11 +15,12 @@ from armillary.base.document import Document
 from armillary.base.errors import InputError
 from armillary.cli import main
 from armillary.explore.result import Result
+from armillary.explore.training.parts import parts_of_run
 from armillary.explore.training.parts import shown as shown_parts
 from armillary.explore.training.plan_keys import nested
 from armillary.explore.training.prediction import Prediction, plan_text
 from armillary.explore.training.software import NAMES, software_of
-from armillary.explore.training.step import Step, platform_of, seconds, trace_of
+from armillary.explore.training.step import Step, platform_of, seconds, simulated, trace_of
 from armillary.explore.training.takeaway import megatron, study
 from armillary.platform.files.native import study_of
 from armillary.report.flop_rate import flops, peak_text
@@ -220,6 +221,19 @@ def test_communication_beside_a_busy_cpu_is_communication() -> None:
     assert "issuing" in shown_parts(found.parts) and "issuing" not in shown_parts(free.parts)
     assert found.parts["outside"] < 0.1 * found.step_time_s
     assert sum(found.parts.values()) == pytest.approx(found.step_time_s)
+
+
+def test_parts_of_a_long_step_are_those_of_the_whole() -> None:
+    """Here the CPU is still falling behind when the time is steady: a difference of two runs makes waiting negative."""
+    long = {"tp": 8, "pp": 4, "cp": 4, "sequence": 131072}
+    found = armillary.train("llama-3-70b", "16xdgx-h100", batch=40, **long)
+    assert min(found.parts.values()) >= 0
+    constants = found.software.fitted.constants
+    timeline = simulated(found.step, constants)
+    whole = parts_of_run(timeline, trace_of(found.step, constants))
+    assert sum(found.parts.values()) == pytest.approx(sum(whole.values()), rel=1e-3)
+    for name in ("waiting", "communication", "gemm", "attention"):
+        assert found.parts[name] == pytest.approx(whole[name], abs=0.02 * found.step_time_s)
 
 
 @pytest.mark.parametrize("software", ["", "torchtitan", "maxtext", "megatron-lm-2022"])

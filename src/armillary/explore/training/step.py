@@ -78,7 +78,7 @@ class Extent:
     share: float = 0.0
 
 
-def extent(step: Step, *, steady: bool = True) -> Extent:
+def extent(step: Step, *, steady: bool = True, after: int = 2) -> Extent:
     """Return what to simulate: two steps of fewer microbatches where there are many.
 
     Once a pipeline is full, each further round of microbatches takes the same, so the difference of two runs is so many
@@ -87,9 +87,10 @@ def extent(step: Step, *, steady: bool = True) -> Extent:
     Args:
         step: The step.
         steady: False: the whole, however long.
+        after: Microbatches for each stage after which the state is taken to be steady.
     """
     unit, count, stages = step.rounds()
-    few, more = 2 * stages, 3 * stages
+    few, more = after * stages, (after + 1) * stages
     # Short runs are simulated whole.
     if not steady or count <= more + stages:
         return Extent(step)
