@@ -37,8 +37,8 @@ TITLES = {
 }
 
 LATER = 5
-"""Microbatches for each stage after which a step is looked at again whose parts are not steady after 2. In pipelines of 4
-and 8 stages whose waiting fell after 2 it fell no more after 5, and communication grew as later within 3 %."""
+"""Microbatches for each stage after which a step is looked at again whose parts are not steady after 2. In pipelines of
+4 and 8 stages whose waiting fell after 2 it fell no more after 5, and communication grew as later within 3 %."""
 STEADY = 1e-9
 """Share by which a part may become less by rounding."""
 
