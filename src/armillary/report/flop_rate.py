@@ -9,7 +9,6 @@ operations take at their peaks, over the step time, and cannot exceed 100 %.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -65,21 +64,24 @@ def flops(timeline: Timeline) -> Flops | None:
     # Nodes that took no time would make the rate of the others look higher than it is.
     if timeline.info.get("free_nodes"):
         return None
-    each, by_precision, at_peak = [], dict.fromkeys((*PRECISIONS, ""), 0), Fraction(0)
+    each, by_precision = [], dict.fromkeys((*PRECISIONS, ""), 0)
     for cls, ranks in enumerate(class_sizes(timeline).tolist()):
         table, ran = timeline.table(cls), timeline.spans(cls)[0] >= 0
-        own = {
-            name: exact_sum(table.flops[ran & (table.precision == i)]) for i, name in enumerate(PRECISIONS)
-        }
+        done = np.flatnonzero(ran & (table.flops != 0))
+        precision, own = table.precision[done], 0
         # -1: the node names no precision.
-        own[""] = exact_sum(table.flops[ran & (table.precision < 0)])
-        each.append(sum(own.values()))
-        for name, done in own.items():
-            by_precision[name] += done * ranks
-        peaks = timeline.peaks(cls)
-        # Time in ns at the peaks; without a peak (0) a division by infinity leaves the node out.
-        # Exact over classes, so that the share is the same however ranks were folded.
-        at_peak += ranks * Fraction(math.fsum((table.flops / np.where(peaks, peaks, np.inf))[ran].tolist()))
+        for which in np.flatnonzero(np.bincount(precision + 1)).tolist():
+            name = (*PRECISIONS, "")[which - 1]
+            operations = exact_sum(table.flops[done[precision == which - 1]])
+            own += operations
+            by_precision[name] += operations * ranks
+        each.append(own)
+    peaks = timeline.peak_of_precisions()
+    # Time in ns at the peaks, exactly: the share is the same however ranks were folded. Without a peak (0) there is none.
+    at_peak = sum(
+        (Fraction(done) / Fraction(peaks[name]) for name, done in by_precision.items() if peaks[name]),
+        Fraction(0),
+    )
     total = sum(by_precision.values())
     seconds = float(nanoseconds(timeline, timeline.total_ticks)) / 1e9
     if not total or not seconds:

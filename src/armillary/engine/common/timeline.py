@@ -258,11 +258,15 @@ class Timeline:
         part = slice(int(self.node_ptr[cls]), int(self.node_ptr[cls + 1]))
         return self.node_start[part], self.node_end[part]
 
-    def peaks(self, cls: int) -> NDArray[np.float64]:
-        """Return the FLOPs per ns that an NPU can do in the precision of each node; 0 where it is not known."""
+    def peak_of_precisions(self) -> dict[str, float]:
+        """Return precision -> FLOPs per ns that an NPU can do in it, "" for nodes that name none; 0: not known."""
         known: dict[str, float] = self.info.get("peaks_flops_per_ns", {})
         usual = float(self.info.get("peak_flops_per_ns") or 0)
-        return np.array([*(known.get(name, usual) for name in PRECISIONS), usual])[self.table(cls).precision]
+        return {**{name: known.get(name, usual) for name in PRECISIONS}, "": usual}
+
+    def peaks(self, cls: int) -> NDArray[np.float64]:
+        """Return the FLOPs per ns that an NPU can do in the precision of each node; 0 where it is not known."""
+        return np.array([*self.peak_of_precisions().values()])[self.table(cls).precision]
 
     def traffic(self) -> NDArray[np.int64]:
         """Return bytes of collectives, int64 (classes, dimensions + 1, 2): sent by a rank, and through its port.
