@@ -77,7 +77,7 @@ def flops(timeline: Timeline) -> Flops | None:
             by_precision[name] += operations * ranks
         each.append(own)
     peaks = timeline.peak_of_precisions()
-    # Time in ns at the peaks, exactly: the share is the same however ranks were folded. Without a peak (0) there is none.
+    # Time in ns at the peaks, exactly: the share is the same however ranks were folded. Without a peak (0): none.
     at_peak = sum(
         (Fraction(done) / Fraction(peaks[name]) for name, done in by_precision.items() if peaks[name]),
         Fraction(0),
