@@ -15,8 +15,9 @@ from click.testing import CliRunner
 from armillary.base.errors import ArmillaryError, InputError
 from armillary.capture import Log, capture_script, trace_of
 from armillary.capture.log import COMMUNICATION, JOIN, OPERATOR
-from armillary.capture.summary import flops
+from armillary.capture.summary import assumptions, flops
 from armillary.cli import main
+from armillary.explore.training.captured import captured_step
 
 pytestmark = [
     pytest.mark.slow,
@@ -332,6 +333,21 @@ assert get.tolist() == even.tolist()
 for _ in range(3): step()
 """, ranks=4, run=(2,))  # fmt: skip
     assert not log.assumed
+
+
+@pytest.mark.parametrize(
+    "counts", ["torch.bincount(scores.argmax(-1), minlength=4)", "torch.histc(scores, 4)"]
+)
+def test_experts_that_are_taken_to_be_even_are_said_to_be(counts: str, tmp_path: Path) -> None:
+    text = (
+        "for _ in range(3):\n    scores = model(torch.randn(64, 8, device='cuda'))\n"
+        f"    many = [int(each) for each in ({counts}).tolist()]\n    assert max(many) - min(many) <= 1\n    step()"
+    )
+    log = capture(tmp_path, text)
+    assert any("divided evenly" in each for each in assumptions([log]))
+    assert any("divided evenly" in each for each in captured_step([log], "1xh100").assumptions)
+    plain = capture(tmp_path, "for _ in range(3): step()")
+    assert not assumptions([plain])
 
 
 def test_ddp_overlaps_its_buckets_and_waits_for_them(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from armillary.capture.log import (
 from armillary.capture.memory import Memory
 from armillary.capture.mode import mode_of
 from armillary.capture.owners import owners_of
-from armillary.capture.values import Values
+from armillary.capture.values import EVEN, Values
 from armillary.capture.where import Where
 from armillary.trace.attention import Attention
 
@@ -120,6 +120,8 @@ class Recorder:
         self.log.compiled = self.where.compiles
         self.log.assumed = dict(self.values.assumed)
         self.log.notes += self.memory.notes()
+        if self.values.even:
+            self.log.note(EVEN)
         return self.log
 
     @property

@@ -12,6 +12,7 @@ import numpy as np
 
 from armillary.capture.log import COMMUNICATION, HOST, JOIN, OPERATOR, Communication, Log, short_ranks
 from armillary.capture.mesh import Mesh, mesh_of
+from armillary.capture.values import EVEN
 
 MOST_LISTED = 1024
 """Largest group whose ranks a JSON file lists; of a larger one it has the rule, where there is one."""
@@ -196,6 +197,18 @@ def streams(log: Log) -> set[int]:
 def unknown(log: Log) -> dict[str, int]:
     """Return operators that no rule knows, and how often they ran."""
     return dict(Counter(kind.name for _, kind in log.operators() if not kind.family))
+
+
+def assumptions(logs: Sequence[Log]) -> list[str]:
+    """Return sentences: which values of tensors were assumed, and that experts are."""
+    assumed = Counter[str]()
+    for each in classes(logs):
+        assumed |= Counter(each.log.assumed)
+    found = []
+    if assumed:
+        place, count = assumed.most_common(1)[0]
+        found.append(f"values of tensors: {assumed.total()}, most at {place or 'PyTorch'} ({count})")
+    return found + [EVEN] * any(EVEN in each.notes for each in logs)
 
 
 def collectives(log: Log) -> list[dict[str, Any]]:

@@ -35,6 +35,7 @@ BORN = (
 )
 UNCHANGED = ("_amp_foreach_non_finite_check_and_unscale_",)
 """Operators that write flags of overflow: there is none."""
+EVEN = "which experts a router chooses is not known: tokens are taken to be divided evenly among them"
 FINITE = {"isnan": False, "isinf": False, "isneginf": False, "isposinf": False, "isfinite": True}
 
 
@@ -43,6 +44,7 @@ class Values:
 
     Attributes:
         assumed: Place in the program -> reads there of values that nobody knows.
+        even: Whether choices were taken to be even.
     """
 
     def __init__(self, torch: Any) -> None:
@@ -50,6 +52,7 @@ class Values:
         self.fake = torch_part("_subclasses.fake_tensor").FakeTensor
         self.known: Any = torch.utils.weak.WeakIdKeyDictionary()
         self.assumed: Counter[str] = Counter()
+        self.even = False
 
     def of(self, tensor: Any, place: str) -> Any:
         """Return the value of a tensor of one element.
@@ -99,10 +102,12 @@ class Values:
         elif name in FINITE and results:
             self.keep(results[0], torch.full((), FINITE[name]).expand(results[0].shape))
         elif name in ("histc", "bincount") and results and args[0] not in self.known:
+            self.even = True
             self.keep(results[0], _balanced(torch, args[0].numel(), results[0]))
         elif name == "topk" and len(results) == 2:
             index, experts = results[1], args[0].shape[args[2] if len(args) > 2 else -1]
             if index.numel() <= MOST_ELEMENTS:
+                self.even = True
                 self.keep(index, (torch.arange(index.numel()) % experts).view(index.shape))
         elif func.namespace in ("_c10d_functional", "c10d"):
             self._through(func, args, tensors, results)

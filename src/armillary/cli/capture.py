@@ -103,7 +103,7 @@ def present(logs: list[Log]) -> None:
     from rich.table import Table
 
     from armillary.base.units import format_bytes
-    from armillary.capture.summary import classes, flops, streams, unknown
+    from armillary.capture.summary import assumptions, classes, flops, streams, unknown
 
     first = logs[0]
     run = "all" if len(logs) == first.ranks else f"{len(logs)} of {first.ranks}"
@@ -134,11 +134,10 @@ def present(logs: list[Log]) -> None:
             )
         if each.uneven:
             say(f"Ranks {_listed(each.run)} differ in {each.uneven} operators: uneven shards")
-    assumed = {place: count for each in found for place, count in each.log.assumed.items()}
-    if assumed:
-        place, count = max(assumed.items(), key=lambda pair: pair[1])
-        say(f"Assumed values of tensors: {sum(assumed.values())}, most at {place or 'PyTorch'} ({count})")
-    for note in dict.fromkeys(note for each in found for note in each.log.notes):
+    assumed = assumptions(logs)
+    for text in assumed:
+        say(f"Assumed: {text}")
+    for note in dict.fromkeys(note for each in found for note in each.log.notes if note not in assumed):
         say(f"Note: {note}")
     for name, count in unknown(first).items():
         say(

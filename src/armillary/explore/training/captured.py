@@ -20,6 +20,7 @@ from armillary.base.units import format_bytes, format_time
 from armillary.capture.chakra import HostTimes, trace_of
 from armillary.capture.log import Log
 from armillary.capture.prices import unpriced
+from armillary.capture.summary import assumptions
 from armillary.compute.machine import Machine, machine_of
 from armillary.explore.training.constants import Constants
 from armillary.explore.training.fitted import NORMAL
@@ -134,7 +135,7 @@ def captured_step(
             f"the program was captured as one of {ranks:,} ranks, but the machine has {platform.npus:,} NPUs; expected "
             f"as many: capture it again with --ranks {platform.npus}, or name a machine of {ranks:,} NPUs"
         )
-    assumed: list[str] = []
+    assumed = assumptions(logs)
     found: Software | None = None
     device = ""
     if software != NO_SOFTWARE and not platform.compute.modelled:
