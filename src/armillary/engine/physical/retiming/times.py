@@ -78,7 +78,6 @@ class Partition:
         """Where the ranks of each cell begin, in their order."""
         self.example = self._order[self.first] if self.n else self._order
         """One rank of each cell."""
-        each, rest = divmod(len(cell), max(self.n, 1))
         self._sides = self._regular()
 
     def _regular(self) -> tuple[int, int, int] | None:
