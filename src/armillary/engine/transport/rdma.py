@@ -248,7 +248,8 @@ class RdmaNetwork(Transport):
         rows[:, rl.C_BASE] = self.base
         rows[:, rl.C_LINKS] = [len(way) for way in ways]
         rows[:, rl.C_RATE] = np.minimum(np.rint(rates[:count] * 1e9), pk.MOST_RATE)
-        rows[:, rl.C_LEAST] = lk.FOREVER
+        # As in htsim: a flow that finds a queue when it begins would take it for the way, and be unfair to others.
+        rows[:, rl.C_LEAST] = self.base
         window = np.full(count, self.most)
         if rdma.control in RATES:
             window[:] = rdma.window or lk.FOREVER // rl.PART
