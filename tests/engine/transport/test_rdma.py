@@ -173,7 +173,8 @@ def test_controls_follow_their_equations(acks: list[tuple[int, int, bool, int]],
     reference = references[control]
     now = 1_000_000_000
     for acked, delay, marked, gap in acks:
-        now += gap * 1_000_000
+        # Never a whole number of us: floating point must not decide what is due.
+        now += gap * 1_000_000 + 377_777
         driven.ack(acked, delay * 1_000_000, marked, now)
         reference.ack(acked, delay / 1e6, marked, now / 1e12)
         if control == "timely":
