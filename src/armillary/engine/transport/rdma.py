@@ -117,7 +117,11 @@ class Rdma(Transport):
         ):  # fmt: skip
             got = getattr(self, name)
             if got is not None and not low <= got <= high:
-                raise InputError(f"rdma: {name} is {got:g}, expected {low:g} to {high:g} {unit}".rstrip())
+                # Whole numbers have all their digits: 1.07374e+09 bytes is nobody's limit.
+                least, most = (
+                    f"{bound}" if isinstance(bound, int) else f"{bound:g}" for bound in (low, high)
+                )
+                raise InputError(f"rdma: {name} is {got:g}, expected {least} to {most} {unit}".rstrip())
         if self.paths & (self.paths - 1):
             raise InputError(f"rdma: paths is {self.paths}, expected a power of two, e.g. 64")
         if self.recovery == "go-back-n" and self.when_full == "trim":
