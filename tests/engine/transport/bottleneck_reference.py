@@ -105,9 +105,17 @@ class Bottleneck:
     marks: tuple[float, float, float] | None = None
 
     def run(
-        self, controls: Sequence[Any], size: float, act: Callable[..., None], seed: int = 0
+        self,
+        controls: Sequence[Any],
+        size: float | Sequence[float],
+        act: Callable[..., None],
+        seed: int = 0,
+        begins: Sequence[float] = (),
+        sent: list[tuple[float, int]] | None = None,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], float, float]:
-        """Send `size` bytes each; `act` gives an ACK to a control.
+        """Send `size` bytes each, from `begins` on; `act` gives an ACK to a control.
+
+        `sent` is filled with the time and the sender of each packet.
 
         Returns:
             When the last byte of each arrived; bytes carried and most that waited in each bin; share of packets marked;
@@ -116,7 +124,8 @@ class Bottleneck:
         chance, wire = Random(seed), self.mtu + self.header
         back = 2 * (self.ack / self.rate + self.latency)
         senders = len(controls)
-        left, flight, ready, free = [size] * senders, [0.0] * senders, [0.0] * senders, [0.0] * senders
+        left = [float(size)] * senders if isinstance(size, (int, float)) else [*size]
+        flight, ready, free = [0.0] * senders, [0.0] * senders, [0.0] * senders
         number, quiet, total, wake = [0] * senders, [0.0] * senders, [0.0] * senders, [0.0] * senders
         arrived = np.zeros(senders)
         queue: deque[tuple[int, int, float, tuple[float, ...]]] = deque()
@@ -148,6 +157,8 @@ class Bottleneck:
                 control.sent(wire, now)
             ready[sender] = now + control.spacing(wire, now)
             total[sender] += wire
+            if sent is not None:
+                sent.append((now, sender))
             # The record of the first link: nothing waits for it.
             record = (self.rate, 0.0, total[sender], now)
             at(free[sender] + self.latency, "switch", (sender, number[sender], now, record))
@@ -174,7 +185,7 @@ class Bottleneck:
             at(done + self.latency, "arrive", (sender, count, stamp, mark, [last, record]))
 
         for sender in range(senders):
-            at(0.0, "send", sender)
+            at(begins[sender] if begins else 0.0, "send", sender)
         while events:
             now, _, kind, what = heapq.heappop(events)
             if kind == "send":

@@ -7,8 +7,12 @@ CoNEXT 2016, theorem 1).
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import expm1, log1p
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,38 @@ class Fluid:
             middle = (low * high) ** 0.5
             low, high = (low, middle) if surplus(middle) > 0 else (middle, high)
         return low, self.kmin + low / self.pmax * (self.kmax - self.kmin)
+
+    def rates(
+        self, begins: Sequence[float], packets: Sequence[float], end: float, step: float = 2e-6
+    ) -> NDArray[np.float64]:
+        """Return (steps, flows) the rates of flows that begin at the rate of the link and send so much each."""
+        flows = len(begins)
+        rate, target, alpha = [0.0] * flows, [0.0] * flows, [1.0] * flows
+        left, begun, queue = [*packets], [False] * flows, 0.0
+        past: deque[tuple[float, list[float]]] = deque(
+            [(0.0, [0.0] * flows)] * max(1, round(self.delay / step))
+        )
+        found = np.zeros((round(end / step), flows))
+        for at in range(len(found)):
+            old_queue, old = past.popleft()
+            past.append((queue, [*rate]))
+            marks = self.marks(old_queue)
+            for flow in range(flows):
+                if not begun[flow] and at * step >= begins[flow]:
+                    begun[flow], rate[flow], target[flow] = True, self.capacity, self.capacity
+                elif rate[flow] > 0:
+                    rates, targets, alphas = self.slopes(
+                        marks, rate[flow], target[flow], alpha[flow], max(old[flow], 1.0)
+                    )
+                    rate[flow] = min(self.capacity, max(1.0, rate[flow] + step * rates))
+                    target[flow] = min(self.capacity, max(rate[flow], target[flow] + step * targets))
+                    alpha[flow] += step * alphas
+                left[flow] -= step * rate[flow]
+                if left[flow] <= 0:
+                    rate[flow] = 0.0
+            found[at] = rate
+            queue = max(0.0, queue + step * (sum(rate) - self.capacity))
+        return found
 
     def transfer(self, flows: int, packets: float, step: float = 1e-6) -> tuple[float, float]:
         """Return when equal flows that begin at the rate of the link have sent so much each, and the deepest queue."""

@@ -15,12 +15,13 @@ from armillary.base.document import Document
 from armillary.base.errors import InputError
 from armillary.cli import main
 from armillary.explore.result import Result
+from armillary.explore.training.mean_step import seconds
 from armillary.explore.training.parts import parts_of_run
 from armillary.explore.training.parts import shown as shown_parts
 from armillary.explore.training.plan_keys import nested
 from armillary.explore.training.prediction import Prediction, plan_text
 from armillary.explore.training.software import NAMES, software_of
-from armillary.explore.training.step import Step, platform_of, seconds, simulated, trace_of
+from armillary.explore.training.step import Step, platform_of, simulated, trace_of
 from armillary.explore.training.takeaway import megatron, study
 from armillary.platform.files.native import study_of
 from armillary.report.flop_rate import flops, peak_text

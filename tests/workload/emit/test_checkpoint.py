@@ -92,6 +92,70 @@ def test_train_adds_their_share_to_the_step() -> None:
     assert "checkpoint" not in plain.parts
 
 
+def simulated(machine: dict[str, Any], **plan: Any) -> int:
+    """Return the ticks of two small steps on a machine of 8."""
+    wish = Plan.model_validate({"ranks": 8, "iterations": 2, **SMALL, "parallel": {"tp": 2}, **plan})
+    return armillary.simulate(
+        generate(load_model("llama-2-7b"), wish), armillary.load_platform(machine)
+    ).total_ticks
+
+
+def test_training_goes_on_beside_a_checkpoint() -> None:
+    plain = simulated(STORED)
+    waits, beside = (
+        simulated(STORED, iterations=3, checkpoint_every=2, checkpoint_async=beside)
+        for beside in (False, True)
+    )
+    alone = 1e6 + written("llama-2-7b", parallel={"tp": 2}) / 40
+    # The third step is hidden by the checkpoint, which takes longer.
+    assert beside == pytest.approx(plain + alone, rel=1e-6)
+    assert waits == pytest.approx(1.5 * plain + alone, rel=0.01)
+
+
+def test_the_next_checkpoint_waits_until_the_last_is_complete() -> None:
+    found = simulated(STORED, iterations=3, checkpoint_every=1, checkpoint_async=True)
+    alone = 1e6 + written("llama-2-7b", parallel={"tp": 2}) / 40
+    assert found == pytest.approx(simulated(STORED) / 2 + 3 * alone, rel=1e-6)
+
+
+def test_samples_are_read_once_and_a_step_ahead() -> None:
+    plan: dict[str, Any] = {"ranks": 8, "iterations": 3, "sample_size": "1 MiB", **SMALL}
+    for parallel, pipeline in (({"tp": 2, "pp": 2}, {}), ({"pp": 4}, {"schedule": "dualpipe"})):
+        wish = Plan.model_validate({**plan, "batch": 16, "parallel": parallel, "pipeline": pipeline})
+        trace = generate(load_model("llama-2-7b"), wish)
+        read = np.array([storage_nodes(graph)[1].sum() for graph in trace.graphs])[trace.rank_graph]
+        assert read.sum() == 3 * 16 * 2**20
+    plain = simulated(STORED)
+    assert simulated(STORED, sample_size="1000 B") == plain
+    # Two steps that wait for nothing but what is read: the first step's samples are there.
+    assert simulated(STORED, sample_size="8 GiB") == pytest.approx(2 * (1e6 + 64 * 2**30 / 40), rel=1e-6)
+
+
+def test_train_simulates_storage_that_shares_links() -> None:
+    machine: dict[str, Any] = {
+        "network": [
+            {"name": "in", "topology": "Switch", "size": 4, "bandwidth": "450 GB/s", "latency": "1 us"},
+            {"name": "out", "topology": "Switch", "size": 2, "bandwidth": "20 GB/s", "latency": "5 us"},
+        ],
+        "network_model": "flow",
+        "compute": {"roofline": True},
+        "npu": {"peak": "989 TFLOP/s", "memory": {"bandwidth": "3350 GB/s", "capacity": "80 GiB"}},
+        "storage": {"bandwidth": "40 GB/s", "latency": "1 ms", "at": "out"},
+    }
+    plan: dict[str, Any] = {**SMALL, "tp": 2, "sharding": "zero-1"}
+    plain = armillary.train("llama-2-7b", machine, **plan).step_time_s
+    waits, beside = (
+        armillary.train("llama-2-7b", machine, checkpoint_every=50, checkpoint_async=each, **plan)
+        for each in (False, True)
+    )
+    # Alone it takes what the storage takes; beside gradients, no more than both in turn, and no less than nothing.
+    alone = written("llama-2-7b", parallel={"tp": 2}, data={"sharding": "zero-1"}) / 40e9
+    assert 50 * waits.parts["checkpoint"] == pytest.approx(1e-3 + alone, rel=0.05)
+    assert 0 < beside.parts["checkpoint"] < 0.8 * waits.parts["checkpoint"]
+    assert waits.step_time_s == pytest.approx(plain + waits.parts["checkpoint"])
+    assert any("beside which training goes on" in text for text in beside.assumptions)
+
+
 @pytest.mark.parametrize(
     ("plan", "words"),
     [
@@ -99,6 +163,8 @@ def test_train_adds_their_share_to_the_step() -> None:
         ({"checkpoint_every": 3, "iterations": 2}, "no checkpoint in 2 iterations"),
         ({"checkpoint_every": 1, "pipeline": {"schedule": "pipedream"}}, "whose steps do not end"),
         ({"checkpoint_every": 1, "data": {"sharding": "parameter-server"}}, "parameter-server"),
+        ({"checkpoint_async": True}, "expected checkpoint_every too"),
+        ({"sample_size": "1 MiB", "data": {"sharding": "parameter-server"}}, "got sample_size 1048576"),
     ],
 )
 def test_what_is_impossible_is_refused(plan: dict[str, Any], words: str) -> None:
@@ -106,6 +172,9 @@ def test_what_is_impossible_is_refused(plan: dict[str, Any], words: str) -> None
         generate(load_model("llama-2-7b"), Plan.model_validate({"ranks": 8, **SMALL, **plan}))
 
 
-def test_a_machine_without_storage_is_refused() -> None:
-    with pytest.raises(InputError, match=r"no storage, expected platform\.storage"):
-        armillary.train("llama-2-7b", "dgx-h100", tp=2, checkpoint_every=100, **SMALL)
+@pytest.mark.parametrize(("key", "value"), [("checkpoint_every", 100), ("sample_size", "1 MiB")])
+def test_a_machine_without_storage_is_refused(key: str, value: Any) -> None:
+    with pytest.raises(
+        InputError, match=rf"{key} {value}: the machine has no storage, expected platform\.storage"
+    ):
+        armillary.train("llama-2-7b", "dgx-h100", tp=2, **{key: value}, **SMALL)

@@ -117,7 +117,11 @@ class Rdma(Transport):
         ):  # fmt: skip
             got = getattr(self, name)
             if got is not None and not low <= got <= high:
-                raise InputError(f"rdma: {name} is {got:g}, expected {low:g} to {high:g} {unit}".rstrip())
+                # Whole numbers have all their digits: 1.07374e+09 bytes is nobody's limit.
+                least, most = (
+                    f"{bound}" if isinstance(bound, int) else f"{bound:g}" for bound in (low, high)
+                )
+                raise InputError(f"rdma: {name} is {got:g}, expected {least} to {most} {unit}".rstrip())
         if self.paths & (self.paths - 1):
             raise InputError(f"rdma: paths is {self.paths}, expected a power of two, e.g. 64")
         if self.recovery == "go-back-n" and self.when_full == "trim":
@@ -248,7 +252,8 @@ class RdmaNetwork(Transport):
         rows[:, rl.C_BASE] = self.base
         rows[:, rl.C_LINKS] = [len(way) for way in ways]
         rows[:, rl.C_RATE] = np.minimum(np.rint(rates[:count] * 1e9), pk.MOST_RATE)
-        rows[:, rl.C_LEAST] = lk.FOREVER
+        # As in htsim: a flow that finds a queue when it begins would take it for the way, and be unfair to others.
+        rows[:, rl.C_LEAST] = self.base
         window = np.full(count, self.most)
         if rdma.control in RATES:
             window[:] = rdma.window or lk.FOREVER // rl.PART

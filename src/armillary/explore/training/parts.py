@@ -10,7 +10,8 @@ import numpy as np
 
 from armillary.engine.common.timeline import KINDS
 from armillary.explore.training.constants import Constants
-from armillary.explore.training.step import Step, checkpoint_seconds, extent, simulated, trace_of
+from armillary.explore.training.mean_step import checkpoint_seconds
+from armillary.explore.training.step import Step, check_storage, extent, simulated, trace_of
 from armillary.trace.attention import ATTENTION
 from armillary.trace.gemm import GEMM
 
@@ -31,7 +32,7 @@ TITLES = {
     "communication": "exposed communication",
     "issuing": "the same, while the CPU issues",
     "waiting": "waiting for other ranks",
-    "memory": "exposed remote memory",
+    "memory": "exposed remote memory and storage",
     "outside": "outside of kernels",
     "checkpoint": "checkpoints",
 }
@@ -46,12 +47,13 @@ STEADY = 1e-9
 def parts_of(step: Step, constants: Constants) -> dict[str, float]:
     """Return the seconds of each of `PARTS`, and of checkpoints if there are any.
 
-    Their sum is what `armillary.explore.training.step.seconds` says.
+    Their sum is what `armillary.explore.training.mean_step.seconds` says.
 
     Raises:
         InputError: the plan is impossible on the machine.
     """
-    more = checkpoint_seconds(step)
+    check_storage(step)
+    more = checkpoint_seconds(step, constants)
     also = {"checkpoint": more} if more else {}
     for runs in (extent(step), extent(step, after=LATER), extent(step, steady=False)):
         first = parts_of_run(simulated(runs.first, constants), trace_of(runs.first, constants))

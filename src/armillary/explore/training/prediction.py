@@ -12,10 +12,11 @@ from armillary.base.portable import hypot, log
 from armillary.base.units import format_bytes, format_count, format_time
 from armillary.compute.machine import Machine
 from armillary.explore.training.fitted import NORMAL
+from armillary.explore.training.mean_step import on_machine
 from armillary.explore.training.parts import TITLES, exposed, limit
 from armillary.explore.training.plan_changes import plan_changes
 from armillary.explore.training.software import Software
-from armillary.explore.training.step import Step, extent, on_machine, simulated
+from armillary.explore.training.step import Step, extent, simulated
 from armillary.explore.what_if import Tried
 from armillary.explore.what_if import changes as machine_changes
 from armillary.platform.files.preset import merged
@@ -233,7 +234,9 @@ def plan_text(plan: Plan) -> str:
     parts += [f"microbatch {plan.microbatch}", plan.data.sharding]
     parts += [] if plan.recompute == "none" else [f"{plan.recompute} recomputation"]
     if plan.checkpoint_every:
-        parts.append(f"a checkpoint every {plan.checkpoint_every:,} steps, beside which nothing runs")
+        how = "beside which training goes on" if plan.checkpoint_async else "beside which nothing runs"
+        every = f"every {plan.checkpoint_every:,} steps" if plan.checkpoint_every > 1 else "after each step"
+        parts.append(f"a checkpoint {every}, {how}")
     if plan.numbers.recipe:
         parts.append(f"{plan.numbers.compute} ({plan.numbers.recipe})")
     return ", ".join(parts)

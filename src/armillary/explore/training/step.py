@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from armillary.base.errors import InputError
 from armillary.base.garbage import uncollected
 from armillary.explore.training.constants import Constants
@@ -18,7 +16,6 @@ from armillary.platform.files.native import load_platform
 from armillary.platform.files.preset import merged
 from armillary.platform.model import Platform
 from armillary.trace import Trace
-from armillary.trace.storage import storage_nodes
 from armillary.workload.generate import generate
 from armillary.workload.models import Model, read_model
 from armillary.workload.plan.schema import Plan
@@ -97,122 +94,68 @@ def extent(step: Step, *, steady: bool = True, after: int = 2) -> Extent:
     return Extent(step.of_batch(unit * few), step.of_batch(unit * more), (count - few) / (more - few))
 
 
-def seconds(step: Step, constants: Constants = NEUTRAL, *, steady: bool = True) -> float:
-    """Return the simulated time of a step in s.
+def plain_seconds(step: Step, constants: Constants = NEUTRAL, *, steady: bool = True) -> float:
+    """Return the simulated time of a step in s, without checkpoints.
 
     Raises:
         InputError: the plan is impossible on the machine.
     """
+    check_storage(step)
     runs = extent(step, steady=steady)
-    more = checkpoint_seconds(step)
-    first = _seconds(*_texts(runs.first, constants))
+    first = _seconds(*texts(runs.first, constants))
     if runs.second is None:
-        return first + more
-    return first + (_seconds(*_texts(runs.second, constants)) - first) * runs.share + more
+        return first
+    return first + (_seconds(*texts(runs.second, constants)) - first) * runs.share
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """One checkpoint of a step's weights and optimizer states.
-
-    Attributes:
-        largest: Bytes that a device writes at most.
-        total: Bytes of all.
-        seconds: How long writing takes.
-    """
-
-    largest: int
-    total: int
-    seconds: float
-
-
-def checkpoint(step: Step) -> Checkpoint | None:
-    """Return the checkpoints of a step; None if it has none.
+def check_storage(step: Step) -> None:
+    """Check that the machine has the storage that a plan uses.
 
     Raises:
-        InputError: nothing says how fast the storage of the machine is.
+        InputError: it has none.
     """
-    if not step.plan.get("checkpoint_every"):
-        return None
-    storage = platform_of(step).storage
-    if storage is None:
-        raise InputError(
-            f"checkpoint_every {step.plan['checkpoint_every']}: the machine has no storage, expected "
-            "platform.storage, e.g. {bandwidth: 2 TB/s}"
-        )
-    unit, _, stages = step.rounds()
-    # What is saved does not depend on the batch: the smallest that fills the pipeline has it.
-    plan = {
-        **step.plan,
-        "ranks": step.npus,
-        "batch": 2 * unit * stages,
-        "checkpoint_every": 1,
-        "iterations": 1,
-    }
-    largest, total = _saved(step.model.model_dump_json(), json.dumps(plan, sort_keys=True))
-    return Checkpoint(largest, total, (storage.latency + largest / storage.rate(step.npus)) * 1e-9)
-
-
-@lru_cache(maxsize=4096)
-def _saved(model: str, plan: str) -> tuple[int, int]:
-    """Return the bytes that a rank writes at most, and those of all ranks."""
-    trace = _traces.of(model, plan)
-    sizes = np.array([storage_nodes(graph)[1].sum() for graph in trace.graphs])
-    return int(sizes.max()), int(sizes[trace.rank_graph].sum())
-
-
-def checkpoint_seconds(step: Step) -> float:
-    """Return what checkpoints add to a step on average, in s."""
-    found = checkpoint(step)
-    return found.seconds / step.plan["checkpoint_every"] * step.plan.get("iterations", 1) if found else 0.0
+    for key in ("checkpoint_every", "sample_size"):
+        if step.plan.get(key) and platform_of(step).storage is None:
+            raise InputError(
+                f"{key} {step.plan[key]}: the machine has no storage, expected platform.storage, e.g. "
+                "{bandwidth: 2 TB/s}"
+            )
 
 
 @uncollected()
-def simulated(step: Step, constants: Constants = NEUTRAL) -> Timeline:
-    """Return the run of a step, whole.
+def simulated(step: Step, constants: Constants = NEUTRAL, *, checkpoints: bool = False) -> Timeline:
+    """Return the run of a step, whole; its checkpoints are left out unless asked for.
 
     Raises:
         InputError: the plan is impossible on the machine.
     """
     from armillary.engine import simulate
 
-    model, plan, machine = _texts(step, constants)
+    model, plan, machine = texts(step, constants, checkpoints)
     return simulate(_traces.of(model, plan), _platform(machine))
 
 
 def platform_of(step: Step, constants: Constants = NEUTRAL) -> Platform:
     """Return the machine of a step with the constants of its software."""
-    return _platform(_texts(step, constants)[2])
+    return _platform(texts(step, constants)[2])
 
 
-def on_machine(step: Step, constants: Constants, platform: Platform | None = None) -> tuple[Platform, float]:
-    """Return a machine, by default that of the step with the constants of its software, and the time on it in s.
-
-    Raises:
-        InputError: the plan is impossible on the machine.
-    """
-    from armillary.engine import simulate
-
-    found = platform or platform_of(step, constants)
-    runs = extent(step)
-    first = simulate(trace_of(runs.first, constants), found).total_ticks
-    second = simulate(trace_of(runs.second, constants), found).total_ticks if runs.second else first
-    return found, (first + (second - first) * runs.share) * 1e-9 + checkpoint_seconds(step)
-
-
-def trace_of(step: Step, constants: Constants = NEUTRAL) -> Trace:
-    """Return the trace of a step.
+def trace_of(step: Step, constants: Constants = NEUTRAL, *, checkpoints: bool = False) -> Trace:
+    """Return the trace of a step; its checkpoints are left out unless asked for.
 
     Raises:
         InputError: the plan is impossible.
     """
-    return _traces.of(*_texts(step, constants)[:2])
+    return _traces.of(*texts(step, constants, checkpoints)[:2])
 
 
-def _texts(step: Step, constants: Constants) -> tuple[str, str, str]:
+def texts(step: Step, constants: Constants, checkpoints: bool = False) -> tuple[str, str, str]:
     """Return model, plan and machine as text, which is exact, and by which results are kept."""
     plan = {"ranks": step.npus, **constants.plan(step.plan)}
-    plan.pop("checkpoint_every", None)  # what they add on average is in no single step
+    if not checkpoints:
+        # What they add on average is in no single step.
+        plan.pop("checkpoint_every", None)
+        plan.pop("checkpoint_async", None)
     machine = merged(step.machine, constants.platform(step.device))
     return step.model.model_dump_json(), json.dumps(plan, sort_keys=True), json.dumps(machine, sort_keys=True)
 

@@ -35,7 +35,7 @@ def study(found: Prediction, model: str) -> dict[str, Any]:
     values = {
         key: value
         for key, value in constants.plan(keys_of(found.plan)).items()
-        if key not in ("ranks", "checkpoint_every")
+        if key not in ("ranks", "checkpoint_every", "checkpoint_async")
     }
     # What a software does by default says nothing of a plan that does not take it: a run would warn of it.
     for key in idle(Plan.model_validate({"ranks": found.plan.ranks, **values}), found.step.model):
@@ -92,7 +92,7 @@ def megatron(found: Prediction, model: Decoder) -> Iterator[str]:
     if plan.numbers.gradients == "bf16":
         yield "--grad-reduce-in-bf16"
     if plan.checkpoint_every:
-        yield f"--save-interval {plan.checkpoint_every}"
+        yield f"--save-interval {plan.checkpoint_every}" + " --async-save" * plan.checkpoint_async
 
 
 def _low_precision(plan: Plan) -> str:
@@ -150,6 +150,8 @@ def torchtitan(found: Prediction, model: Decoder) -> Iterator[str]:
         yield ""
         yield "[checkpoint]"
         yield f"interval = {plan.checkpoint_every}"
+        if plan.checkpoint_async:
+            yield 'async_mode = "async"'
 
 
 def write(folder: Path, found: Prediction, name: str) -> list[Path]:

@@ -12,17 +12,18 @@ from pydantic import ValidationError
 
 from armillary.base.document import Source
 from armillary.base.kinds import check_kinds
-from armillary.base.units import format_bytes, format_time
+from armillary.base.units import format_bytes, format_time, parse_bytes
 from armillary.compute.gpu.device import load_gpu
 from armillary.compute.machine import Machine, machine_of
 from armillary.explore.training.constants import Constants
 from armillary.explore.training.defaults import chosen, completed, unchosen, with_recipe, with_sequence
 from armillary.explore.training.interval import interval_of
+from armillary.explore.training.mean_step import checkpoint, seconds
 from armillary.explore.training.parts import parts_of
 from armillary.explore.training.plan_keys import PlanError, nested
 from armillary.explore.training.prediction import Prediction
 from armillary.explore.training.software import Software, software_on, usual
-from armillary.explore.training.step import Step, checkpoint, seconds
+from armillary.explore.training.step import Step
 from armillary.platform.fields import first_problem
 from armillary.report.memory_fit import Memory
 from armillary.workload import models
@@ -142,7 +143,7 @@ def of_parts(
         parts,
         plan.batch * (sequence or 0) * plan.iterations,
         (
-            *assumed, *without_effect(plan, model, software.plan), *_checkpoints(step),
+            *assumed, *without_effect(plan, model, software.plan), *_storage(step, software.fitted.constants),
             *_assumed(model, plan, machine, software),
         ),
         step,
@@ -196,16 +197,30 @@ def _check_offload(plan: Plan, machine: Machine) -> None:
             )
 
 
-def _checkpoints(step: Step) -> list[str]:
-    """Return what checkpoints cost, and how."""
-    found = checkpoint(step)
-    if found is None:
-        return []
-    return [
-        f"after every {step.plan['checkpoint_every']:,} steps all devices write a checkpoint of "
-        f"{format_bytes(found.total)} at the same time, up to {format_bytes(found.largest)} each, in "
-        f"{format_time(found.seconds * 1e9)}, and nothing runs beside it"
-    ]
+def _storage(step: Step, constants: Constants) -> list[str]:
+    """Return what checkpoints cost, how samples are read, and how."""
+    said = []
+    if found := checkpoint(step, constants):
+        count = step.plan["checkpoint_every"]
+        every = f"every {count:,} steps" if count > 1 else "each step"
+        beside = (
+            f"beside which training goes on and takes {format_time(found.adds * 1e9)} longer; copying to the "
+            "memory of the host is left out"
+            if step.plan.get("checkpoint_async")
+            else "and nothing runs beside it"
+        )
+        said.append(
+            f"after {every} all devices write a checkpoint of "
+            f"{format_bytes(found.total)} at the same time, up to {format_bytes(found.largest)} each, in "
+            f"{format_time(found.lasts * 1e9)}, {beside}"
+        )
+    if size := step.plan.get("sample_size"):
+        whole = int(parse_bytes(size)) if isinstance(size, str) else size
+        said.append(
+            f"the first pipeline stage reads {format_bytes(whole * step.plan['batch'])} of samples from storage during "
+            "the step before"
+        )
+    return said
 
 
 def _assumed(model: Model, plan: Plan, machine: Machine, software: Software) -> list[str]:

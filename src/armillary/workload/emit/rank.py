@@ -215,8 +215,8 @@ class Rank:
             attributes += [("in_switch", "bool", True), ("pg_name", "string", together)]
         return self._place((name, load, size, together), name, kind, lambda: attributes, after)
 
-    def checkpoint(self, size: int, after: Nodes) -> None:
-        """Place a checkpoint of `size` bytes, for which later kernels wait."""
+    def checkpoint(self, size: int, after: Nodes, *, beside: bool = False) -> int:
+        """Place a checkpoint of `size` bytes, for which later kernels wait unless they run `beside` it."""
         attributes: list[Attribute] = [
             ("is_cpu_op", "bool", False),
             ("", "field", storage_field("write", size)),
@@ -224,7 +224,18 @@ class Rank:
         ]
         after = [*self.chain, *after]
         node = self._place((size,), "checkpoint", NodeType.CHECKPOINT_NODE, lambda: attributes, after)
-        self.chain = [node]
+        if not beside:
+            self.chain = [node]
+        return node
+
+    def samples(self, size: int, after: Nodes) -> int:
+        """Place the reading of `size` bytes of samples, beside which kernels run."""
+        attributes: list[Attribute] = [
+            ("is_cpu_op", "bool", False),
+            ("", "field", storage_field("read", size)),
+            *labels(),
+        ]
+        return self._place((size,), "samples", NodeType.STORAGE_NODE, lambda: attributes, after)
 
     def graph(self) -> PlacedGraph:
         """Return the graph."""

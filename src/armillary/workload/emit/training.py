@@ -101,6 +101,10 @@ class Stage:
         """Stores of offloaded activations, by (microbatch, layer)."""
         self.updated: Nodes = ()
         """Nodes after which the last step's update is done."""
+        self.written: Nodes = ()
+        """The last checkpoint that is written beside training."""
+        self.samples: Nodes = ()
+        """The reading of the next step's samples."""
 
     def graph(self) -> PlacedGraph:
         """Return the graph of all iterations."""
@@ -110,10 +114,33 @@ class Stage:
         """Place all iterations."""
         flush = self.plan.pipeline.schedule != "pipedream"
         for iteration in range(self.plan.iterations if flush else 1):
+            self._read()
             self._step(flush)
             if self.plan.checkpoint_every and (iteration + 1) % self.plan.checkpoint_every == 0:
-                self.rank.checkpoint(self._checkpointed(), self.updated)
+                self._checkpoint()
         return self.rank.placing
+
+    def _read(self) -> None:
+        """Wait for the samples of a step, and begin to read those of the next; the first step's are there."""
+        plan = self.plan
+        ends = (0, self.stages - 1) if self.both_ends else (0,)
+        if not plan.sample_size or self.stage not in ends:
+            return
+        rank = self.rank
+        # All ranks of a stage that has samples read as much.
+        ranks = plan.ranks // self.stages * len(ends)
+        size = -(-plan.batch * plan.sample_size // ranks)
+        rank.chain = [*rank.chain, *self.samples]
+        rank.labels = {"layer": -1, "micro_batch": -1}
+        self.samples = (rank.samples(size, rank.chain),)
+
+    def _checkpoint(self) -> None:
+        """Write a checkpoint, after the last one."""
+        rank, beside = self.rank, self.plan.checkpoint_async
+        # As in the libraries, a step waits for the checkpoint before if another is due.
+        rank.chain = [*rank.chain, *self.written]
+        node = rank.checkpoint(self._checkpointed(), self.updated, beside=beside)
+        self.written = (node,) if beside else ()
 
     def _step(self, flush: bool) -> None:
         # A B without a W of its own makes the gradients of weights itself.

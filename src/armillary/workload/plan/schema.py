@@ -250,6 +250,15 @@ class Plan(Part):
         description="Steps between checkpoints: weights and optimizer states are written to storage while nothing "
         "else runs; by default never.",
     )
+    checkpoint_async: bool = Field(
+        default=False,
+        description="Train on while a checkpoint is written; the next checkpoint waits until it is complete.",
+    )
+    sample_size: Size | None = Field(
+        default=None,
+        description="Size of a sample, which the first pipeline stage reads from storage one step ahead; by default "
+        "nothing is read.",
+    )
     parallel: Parallel = Parallel()
     pipeline: Pipeline = Pipeline()
     data: Data = Data()
@@ -327,8 +336,11 @@ class Plan(Part):
         return self
 
     @model_validator(mode="after")
-    def _checkpoints_of_steps(self) -> Plan:
-        if self.checkpoint_every is None:
+    def _storage_of_steps(self) -> Plan:
+        if self.checkpoint_async and self.checkpoint_every is None:
+            raise ValueError("got checkpoint_async true, expected checkpoint_every too, e.g. 100")
+        names = [key for key in ("checkpoint_every", "sample_size") if getattr(self, key) is not None]
+        if not names:
             return self
         why = ""
         if self.serve is not None:
@@ -338,7 +350,7 @@ class Plan(Part):
         elif self.pipeline.schedule == "pipedream":
             why = "with schedule pipedream, whose steps do not end"
         if why:
-            raise ValueError(f"got checkpoint_every {self.checkpoint_every}, expected none {why}")
+            raise ValueError(f"got {names[0]} {getattr(self, names[0])}, expected none {why}")
         return self
 
     @model_validator(mode="after")

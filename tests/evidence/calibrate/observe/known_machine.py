@@ -20,8 +20,9 @@ from armillary.compute.machine import machine_of
 from armillary.evidence.calibrate.device_file import like_keys
 from armillary.evidence.calibrate.gemm import predicted_ns
 from armillary.explore.training.defaults import completed
+from armillary.explore.training.mean_step import seconds
 from armillary.explore.training.software import software_of
-from armillary.explore.training.step import Step, seconds
+from armillary.explore.training.step import Step
 from armillary.workload.models import read_model
 
 NOISE = 0.05

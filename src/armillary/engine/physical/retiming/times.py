@@ -78,24 +78,59 @@ class Partition:
         """Where the ranks of each cell begin, in their order."""
         self.example = self._order[self.first] if self.n else self._order
         """One rank of each cell."""
-        each, rest = divmod(len(cell), max(self.n, 1))
-        self._side = 0
-        if not rest and bool((cell == np.repeat(np.arange(self.n), each)).all()):
-            self._side = each
+        self._sides = self._regular()
+
+    def _regular(self) -> tuple[int, int, int] | None:
+        """Return (outer, members, inner) if the cell of rank [i, j, k] of an array of that shape is i * inner + k."""
+        members, rest = divmod(len(self.cell), max(self.n, 1))
+        if rest or members < 2:
+            return None
+        same = np.flatnonzero(self.cell != np.arange(len(self.cell)))
+        inner = int(same[0]) if len(same) else self.n
+        if not inner or self.n % inner:
+            return None
+        sides = self.n // inner, members, inner
+        cell = np.arange(self.n).reshape(sides[0], 1, inner)
+        return sides if bool((self.cell.reshape(sides) == cell).all()) else None
 
     def most(self, values: Ints) -> Ints:
         """Return the most of each cell, (machines, cells), of values of ranks."""
         if self.single or values.shape[1] == 1:
             return values
-        if self._side:
-            whole: Ints = values.reshape(len(values), self.n, self._side).max(axis=2)
-            return whole
-        found: Ints = np.maximum.reduceat(values[:, self._order], self.first, axis=1)
-        return found
+        if self._sides is None:
+            found: Ints = np.maximum.reduceat(values.take(self._order, axis=1), self.first, axis=1)
+            return found
+        machines, (outer, members, inner) = len(values), self._sides
+        each = values.reshape(machines, outer, members, inner)
+        if inner > 1 or members > outer:
+            found = each.max(axis=2)
+        else:
+            # Seven times as fast as the maximum over a last axis of 8.
+            found = np.maximum(each[:, :, 0], each[:, :, 1])
+            for at in range(2, members):
+                np.maximum(found, each[:, :, at], out=found)
+        return found.reshape(machines, self.n)
 
     def spread(self, values: Ints) -> Ints:
         """Return values of ranks, (machines, ranks), of values of cells."""
-        return values if self.single or values.shape[1] == 1 else values[:, self.cell]
+        if self.single or values.shape[1] == 1:
+            return values
+        if self._sides is None:
+            return values.take(self.cell, axis=1)
+        # A gather takes many times as long.
+        outer, members, inner = self._sides
+        each = values.reshape(len(values), outer, 1, inner)
+        return np.repeat(each, members, axis=2).reshape(len(values), len(self.cell))
+
+    def plus(self, values: Ints, work: Ints) -> Ints:
+        """Return the sum of values of cells and of ranks, (machines, ranks)."""
+        if work.shape[1] == 1:
+            return self.spread(values + work)
+        if self.single or self._sides is None or values.shape[1] == 1:
+            return self.spread(values) + work
+        outer, members, inner = self._sides
+        found = values.reshape(len(values), outer, 1, inner) + work.reshape(len(work), outer, members, inner)
+        return found.reshape(len(found), len(self.cell))
 
 
 class Time(NamedTuple):
@@ -143,8 +178,9 @@ class ClassTimes:
 
     def of_ranks(self, time: Time) -> Ints:
         """Return a time for each rank."""
-        found = time.partition.spread(time.anchor)
-        return found if time.chain is NOTHING else found + self.work(time.chain)
+        if time.chain is NOTHING:
+            return time.partition.spread(time.anchor)
+        return time.partition.plus(time.anchor, self.work(time.chain))
 
     def most(self, time: Time, partition: Partition) -> Ints:
         """Return the latest of each cell of a partition, (machines, cells)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from armillary.evidence.validate.training.case import Case
 from armillary.evidence.validate.training.machines import MACHINES
-from armillary.explore.training import step
+from armillary.explore.training import mean_step, step
 from armillary.explore.training.constants import Constants
 
 
@@ -18,9 +18,9 @@ def step_of(case: Case) -> step.Step:
 
 
 def seconds(case: Case, constants: Constants = step.NEUTRAL, *, steady: bool = True) -> float:
-    """Return the simulated time of a step, see `armillary.explore.training.step.seconds`.
+    """Return the simulated time of a step, see `armillary.explore.training.mean_step.seconds`.
 
     Raises:
         InputError: the plan is impossible on the machine.
     """
-    return step.seconds(step_of(case), constants, steady=steady)
+    return mean_step.seconds(step_of(case), constants, steady=steady)
