@@ -273,6 +273,28 @@ def test_all_can_be_done_by_keys(page: Page) -> None:
     assert page.browser.value("document.activeElement.id") == "slider-batch"
 
 
+def test_what_a_hand_does_next_is_asked_ahead(page: Page) -> None:
+    page.open(SMALL)
+
+    def sent(path: str) -> list[dict[str, object]]:
+        requests = [
+            each["params"]["request"] for each in page.browser.events if "request" in each.get("params", {})
+        ]
+        return [json.loads(each["postData"]) for each in requests if each["url"].endswith(path)]
+
+    while not sent("api/ahead"):
+        page.browser.pause()
+    ahead = sent("api/ahead")[-1]["questions"]
+    for slider in ("batch", "sequence", "parallel\\.tp", "fabric", "count"):
+        page.browser.value(f"document.querySelector('#slider-{slider}').focus()")
+        ready = page.browser.value("document.body.dataset.ready")
+        page.key("ArrowRight", "ArrowRight", 0, 39)
+        page.until(f"Number(document.body.dataset.ready) > {ready}")
+        assert sent("api/headline")[-1] in ahead, slider
+        page.click("#undo")
+        page.until(f"Number(document.body.dataset.ready) > Number({ready}) + 1")
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 400])
 @pytest.mark.parametrize("trace", [False, True], ids=["model", "trace"])

@@ -24,8 +24,8 @@ MOST_MEMORY = 10_000_000_000
 """Bytes that the process may take; the simulator refuses what it expects to take more than 8 GB."""
 MOST_WAITING = 8
 """Questions that may wait."""
-MOST_AHEAD = 8
-"""Questions that are answered ahead: the other values of a slider, of which a hand reaches a few in a second."""
+MOST_AHEAD = 32
+"""Questions that are answered ahead: the nearest values of a slider, and a place or two of each other one."""
 MOST_KEPT = 64_000_000
 """Bytes of answers that are kept."""
 Tell = Callable[[dict[str, Any]], None]

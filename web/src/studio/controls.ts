@@ -152,13 +152,25 @@ const beginning = ({ topology, begin }: MachineName): Graph | null =>
 
 const names = (known: string[], own: string): string[] => (own ? [own, ...known] : known);
 
+/** The values of a slider in order, undefined for "chosen"; one that was typed has a place of its own. */
+function places(slider: Slider, now: number | undefined): (number | undefined)[] {
+  const values = now !== undefined && !slider.values.includes(now) ? [...slider.values, now].sort((a, b) => a - b) : slider.values;
+  return slider.open ? [undefined, ...values] : values;
+}
+
+/** What the sliders say a place or two further on, all of them one place further first. */
+export function near(state: State, catalogue: Catalogue): Partial<State>[] {
+  const around = sliders(state, catalogue).map((slider) => {
+    const values = places(slider, slider.get(state));
+    const at = Math.max(values.indexOf(slider.get(state)), 0);
+    return [1, -1, 2, -2].map((by) => at + by).filter((place) => place >= 0 && place < values.length).map((place) => slider.set(state, values[place]));
+  });
+  return [0, 1, 2, 3].flatMap((turn) => around.flatMap((each) => each.slice(turn, turn + 1)));
+}
+
 export function sliderOf(slider: Slider, state: () => State, change: Change): HTMLElement {
   const now = slider.get(state());
-  const values: (number | undefined)[] = slider.open ? [undefined, ...slider.values] : [...slider.values];
-  // A value that was typed has a place of its own.
-  if (now !== undefined && !values.includes(now)) values.push(now);
-  const open = slider.open ? 1 : 0;
-  values.splice(open, values.length, ...(values.slice(open) as number[]).sort((a, b) => a - b));
+  const values = places(slider, now);
   const text = (value: number | undefined) => (value === undefined ? "chosen" : value.toLocaleString("en-US"));
   const range = element("input", {
     type: "range", id: `slider-${slider.key}`, min: "0", max: String(values.length - 1), step: "1",

@@ -3,7 +3,7 @@ import "./studio.css";
 import { element } from "../shared/element";
 import { counted } from "../shared/numbers";
 import { ask, Refused, takeToken, type Catalogue, type Step } from "./api";
-import { controls } from "./controls";
+import { controls, near } from "./controls";
 import { dropped } from "./drop";
 import { fragment, parsed, question, type State } from "./state";
 import { VIEWS, type View } from "./views";
@@ -102,12 +102,14 @@ async function begin(): Promise<void> {
     stopped = true;
     busy?.abort();
   });
-  form.addEventListener("ahead", (event) => {
+  /** Have answered ahead what a hand may do next: first what it is about to do. */
+  const ahead = (first: Partial<State>[]) => {
     // What takes long would keep the process of searches from its work.
     if (state.trace || !quick) return;
-    const questions = (event as CustomEvent<Partial<State>[]>).detail.map((more) => question({ ...state, ...more }));
+    const questions = [...first, ...near(state, catalogue)].map((more) => question({ ...state, ...more }));
     void ask("api/ahead", { questions }).catch(() => undefined);
-  });
+  };
+  form.addEventListener("ahead", (event) => ahead((event as CustomEvent<Partial<State>[]>).detail));
   async function follow(): Promise<void> {
     if (busy) {
       again = true;
@@ -137,7 +139,7 @@ async function begin(): Promise<void> {
       status.textContent = "";
       showAnswer();
       showView();
-      if (!whole) setTimeout(() => void complete(asked), SETTLED);
+      setTimeout(() => void settle(asked), SETTLED);
     } catch (error) {
       if (!mine.signal.aborted || stopped) {
         stateOfStep = asked;
@@ -162,13 +164,22 @@ async function begin(): Promise<void> {
     }
   }
 
+  /** What follows an answer that stays for a while. */
+  async function settle(asked: string): Promise<void> {
+    if (busy || asked !== stateOfStep) return;
+    if (!whole) await complete(asked);
+    if (!busy && asked === stateOfStep) ahead([]);
+  }
+
   /** Ask for what the software adds, which takes as long as the step and stands among the assumptions. */
   async function complete(asked: string): Promise<void> {
-    if (busy || asked !== stateOfStep) return;
+    const begun = performance.now();
     const found = await ask<Step>("api/train", JSON.parse(asked) as object).catch(() => null);
     if (!found || busy || asked !== stateOfStep) return;
     step = found;
     whole = true;
+    // The first answer of all waited until the simulator was there.
+    quick = performance.now() - begun < STALE;
     showAnswer();
   }
 
