@@ -12,7 +12,6 @@ import numpy as np
 
 from armillary.base.errors import InputError
 from armillary.collective.demand import plain
-from armillary.engine.common import network
 from armillary.engine.common.items import MEMORY_OPERATIONS
 from armillary.engine.common.network import FRACTION_BITS, CollectiveCall, Communicator, node_size
 from armillary.platform.collectives import FitChoice
