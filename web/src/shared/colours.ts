@@ -11,6 +11,7 @@ const KINDS: Record<string, readonly [string, string]> = {
   compute: ["#0072b2", "#56a8e0"],
   communication: ["#d55e00", "#ee8a45"],
   memory: ["#009e73", "#2cc79c"],
+  cpu: ["#5d4fa2", "#a396e6"],
   idle: ["#9aa2ab", "#6b7580"],
   other: ["#cc79a7", "#dd97bd"],
 };
@@ -24,7 +25,7 @@ const SERIES: readonly (readonly [string, string])[] = [
   ["#5b6670", "#a9b4be"],
 ];
 
-/** The colour of a kind: compute, communication, memory, idle or other. */
+/** The colour of a kind: compute, communication, memory, cpu, idle or other. */
 export const kindColour = (kind: string): string => (KINDS[kind] ?? KINDS.other!)[dark() ? 1 : 0];
 /** The colour of the n-th series; after seven they come again. */
 export const seriesColour = (index: number): string => SERIES[index % SERIES.length]![dark() ? 1 : 0];

@@ -13,7 +13,7 @@ export function partColour(part: string): string {
       return kindColour("compute");
     case "cpu":
     case "attention":
-      return seriesColour(5);
+      return kindColour("cpu");
     case "other":
     case "other kernels":
       return kindColour("other");
@@ -48,9 +48,35 @@ export function canvas(name: string, label: string): HTMLElement {
   return element("div", { class: `chart ${name}`, role: "img", "aria-label": label });
 }
 
+/** What the colours of a drawing mean; it wraps where a chart's own legend would hide its end behind arrows. */
+export function legend(place: HTMLElement) {
+  const list = place.appendChild(element("p", { class: "legend" }));
+  let shown: [string, () => string][] = [];
+  const say = () =>
+    list.replaceChildren(
+      ...shown.map(([name, colour]) => {
+        const mark = element("i");
+        mark.style.background = colour();
+        return element("span", {}, mark, name);
+      }),
+    );
+  const watch = new MutationObserver(say);
+  watch.observe(document.documentElement, { attributeFilter: ["data-theme"] });
+  return {
+    say: (entries: [string, () => string][]) => {
+      shown = entries;
+      say();
+    },
+    leave: () => watch.disconnect(),
+  };
+}
+
 /** Ask for an answer of the open view: the last question wins, and what takes long or is refused is said. */
-export function asking<T>(place: HTMLElement, path: string, shown: (found: T) => void) {
-  const said = place.appendChild(element("p", { class: "said", role: "status" }));
+export function asking<T>(drawing: HTMLElement, path: string, shown: (found: T) => void) {
+  const said = element("p", { class: "said", role: "status" });
+  drawing.before(said);
+  // Before there is an answer an empty chart is only in the way.
+  drawing.classList.add("empty");
   let mine: AbortController | null = null;
   return {
     said,
@@ -66,6 +92,7 @@ export function asking<T>(place: HTMLElement, path: string, shown: (found: T) =>
         const found = await ask<T>(path, question, now.signal);
         if (!now.signal.aborted) {
           said.textContent = "";
+          drawing.classList.remove("empty");
           shown(found);
         }
       } catch (error) {
