@@ -65,7 +65,9 @@ def test_what_takes_the_memory(page: Page) -> None:
     page.click("#tab-memory")
     page.until("document.querySelector('#held')")
     rows = page.rows("held")
-    assert {"weights", "gradients", "activations"} < {row[0] for row in rows} and rows[-1][0] == "a device has"
+    assert {"weights", "gradients", "activations"} < {row[0] for row in rows} and rows[-1][
+        0
+    ] == "a device has"
     assert page.actions <= 3 and not page.problems()
 
 

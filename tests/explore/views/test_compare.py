@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import armillary
 from armillary.base.errors import InputError
 from armillary.cli import main
 from armillary.explore.compare.comparison import ABSENT, as_json, compared, differences
@@ -219,6 +220,18 @@ def test_studies_are_compared_from_the_command_line(studies):
     assert found["keys"] == {"platform.network.ring.bandwidth": ["50 GB/s", "100 GB/s"]}
     assert sum(part["change_ns"] for part in found["parts"]) == found["step_time"]["change_ns"] < 0
     assert [one["name"] for one in found["nodes"]] == ["all-reduce"]
+
+
+def test_a_comparison_in_python_draws_itself(studies):
+    found = armillary.compare(*(str(studies / name) for name in ("a.yaml", "b.yaml")))
+    one, other = found.step_time
+    assert one > other and other - one == pytest.approx(sum(row["change"] for row in found.breakdown))
+    drawn = [patch.get_width() * 1e-9 for patch in found.plot().axes[0].patches]
+    # From the one step by the changes to the other.
+    assert (drawn[0], drawn[-1]) == pytest.approx((one, other))
+    assert drawn[0] + sum(drawn[1:-1]) == pytest.approx(other)
+    with pytest.raises(InputError, match="two runs, got 3"):
+        armillary.compare(*(str(studies / f"{name}.yaml") for name in "abc")).plot()
 
 
 def test_a_saved_timeline_is_what_its_study_is(studies):

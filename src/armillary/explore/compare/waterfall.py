@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from math import fsum
+from typing import TYPE_CHECKING
 
 from armillary.base.errors import InputError
 from armillary.base.pictures import check_picture, new_figure, save_figure
@@ -14,21 +15,28 @@ from armillary.explore.compare.terms import Term
 from armillary.report.figures import BLUE, GREY, VERMILION, panels, written
 from armillary.report.time_breakdown import TITLES
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 _LEAST = 0.002
 _BARS = 12
 
 
-def waterfall(found: Comparison, path: str | os.PathLike[str]) -> None:
+def waterfall(found: Comparison, path: str | os.PathLike[str] | None = None) -> Figure | None:
     """Draw how the parts lead from the step time of A to that of B.
 
     Parts that change by less than 0.2 % of the step, and those after the twelve largest, are merged.
 
+    Returns:
+        Without a path matplotlib's figure.
+
     Raises:
         InputError: there are not two sides, matplotlib is not installed, or the file cannot be written.
     """
-    check_picture(path)
+    if path is not None:
+        check_picture(path)
     if len(found.sides) != 2:
-        raise InputError(f"{path}: a waterfall shows two runs, got {len(found.sides)}")
+        raise InputError(f"{path or 'plot'}: a waterfall shows two runs, got {len(found.sides)}")
     steps = bars(found)
     before, after = found.terms.total.ns
     figure = new_figure(9.6, 1.5 + 0.36 * (len(steps) + 2))
@@ -65,7 +73,10 @@ def waterfall(found: Comparison, path: str | os.PathLike[str]) -> None:
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     written(axes.xaxis, format_time)
+    if path is None:
+        return figure
     save_figure(figure, path, 130)
+    return None
 
 
 def bars(found: Comparison) -> list[Term]:
