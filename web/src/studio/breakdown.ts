@@ -32,7 +32,7 @@ export function breakdown(place: HTMLElement) {
         ...(interval_s
           ? [
               { name: "before", type: "bar", stack: "all", silent: true, data: [interval_s[0], null], itemStyle: { color: "transparent" }, legendHoverLink: false },
-              { name: "interval", type: "bar", stack: "all", data: [interval_s[1] - interval_s[0], null], itemStyle: { color: cssColour("--dim") } },
+              { name: "interval", type: "bar", stack: "all", data: [interval_s[1] - interval_s[0], null], itemStyle: { color: cssColour("--line"), borderColor: cssColour("--dim"), borderWidth: 1 } },
             ]
           : []),
       ],
