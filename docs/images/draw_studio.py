@@ -10,11 +10,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
-sys.path += [str(ROOT / "tests" / "studio"), str(ROOT / "tests" / "hostile")]
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "studio"))
 from studio_page import Page, hostile_browser, running
 
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 LLAMA = "model=llama-3-70b&machine=64xdgx-h100&plan.batch=1024&plan.parallel.tp=8&plan.parallel.pp=4"
 LEVELS = (
     'model=llama-3-70b&machine=dgx-h100&plan.batch=1024&network=[{"name":"nvlink","topology":"Switch","size":8,'
@@ -43,22 +43,25 @@ def take(page: Page, name: str) -> None:
 
 def main() -> None:
     """Take all pictures."""
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, running() as address:
-        with hostile_browser.browser(Path(folder)) as browser:
-            page = Page(browser, address)
-            page.size(1200, 800)
-            page.open(LLAMA)
-            page.set("#field-parallel\\.tp", "4")
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+        running() as address,
+        hostile_browser.browser(Path(folder)) as browser,
+    ):
+        page = Page(browser, address)
+        page.size(1200, 800)
+        page.open(LLAMA)
+        page.set("#field-parallel\\.tp", "4")
+        page.until("!/…/.test(document.querySelector('#assumptions').innerText)")
+        take(page, "studio")
+        for name, state in {"studio-drawn": LEVELS, "studio-graph": GRAPH}.items():
+            page.open(state)
+            page.browser.value("document.querySelector('#controls details').open = true")
             page.until("!/…/.test(document.querySelector('#assumptions').innerText)")
-            take(page, "studio")
-            for name, state in {"studio-drawn": LEVELS, "studio-graph": GRAPH}.items():
-                page.open(state)
-                page.browser.value("document.querySelector('#controls details').open = true")
-                page.until("!/…/.test(document.querySelector('#assumptions').innerText)")
-                take(page, name)
-            page.open(LLAMA)
-            page.drop(*sorted((ROOT / "examples" / "pytorch" / "traces").iterdir()))
-            take(page, "studio-trace")
+            take(page, name)
+        page.open(LLAMA)
+        page.drop(*sorted((ROOT / "examples" / "pytorch" / "traces").iterdir()))
+        take(page, "studio-trace")
 
 
 if __name__ == "__main__":
