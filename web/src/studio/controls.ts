@@ -17,6 +17,8 @@ export interface Slider {
   /** Values of the slider; the first place is "chosen" where `open`. */
   values: number[];
   open: boolean;
+  /** What holds where it is open, instead of "chosen". */
+  otherwise?: string;
   get: (state: State) => number | undefined;
   set: (state: State, value: number | undefined) => Partial<State>;
 }
@@ -171,7 +173,7 @@ export function near(state: State, catalogue: Catalogue): Partial<State>[] {
 export function sliderOf(slider: Slider, state: () => State, change: Change): HTMLElement {
   const now = slider.get(state());
   const values = places(slider, now);
-  const text = (value: number | undefined) => (value === undefined ? "chosen" : value.toLocaleString("en-US"));
+  const text = (value: number | undefined) => (value === undefined ? (slider.otherwise ?? "chosen") : value.toLocaleString("en-US"));
   const range = element("input", {
     type: "range", id: `slider-${slider.key}`, min: "0", max: String(values.length - 1), step: "1",
     "aria-label": slider.label, "aria-valuetext": text(now), title: slider.help,
@@ -179,7 +181,7 @@ export function sliderOf(slider: Slider, state: () => State, change: Change): HT
   range.value = String(Math.max(values.indexOf(now), 0));
   const field = element("input", {
     type: "number", id: `field-${slider.key}`, min: "0", step: "any", "aria-label": `${slider.label}, exactly`,
-    placeholder: slider.open ? "chosen" : "", title: slider.help,
+    placeholder: slider.open ? (slider.otherwise ?? "chosen") : "", title: slider.help,
   });
   field.value = now === undefined ? "" : String(now);
   const move = (final: boolean) => {
@@ -219,6 +221,12 @@ export function choice(id: string, label: string, values: string[], now: string,
   return element("div", { class: "choice" }, element("label", { for: select.id, title: help }, label), select);
 }
 
+/** Places of the slider of a value: tenths of a share, quarters of another number, and powers of two of a count. */
+function steps({ type, most }: PlanValue): number[] {
+  if (type === "integer") return powers(1, Math.min(most ?? 4096, 4096));
+  return Array.from({ length: 11 }, (_, at) => at / (most !== null && most <= 1 ? 10 : 4));
+}
+
 function ofPlan(value: PlanValue, label: string, state: () => State, change: Change): HTMLElement {
   const key = value.path.join(".");
   const set = (given: Value | undefined) => {
@@ -226,6 +234,18 @@ function ofPlan(value: PlanValue, label: string, state: () => State, change: Cha
     change({ plan: given === undefined ? rest : { ...rest, [key]: given } }, true);
   };
   const now = state().plan[key];
+  if (value.type === "integer" || value.type === "number") {
+    const slider: Slider = {
+      key, label, help: value.help, values: steps(value), open: true,
+      get: (given) => (typeof given.plan[key] === "number" ? (given.plan[key] as number) : undefined),
+      set: (given, chosen) => {
+        const { [key]: _, ...rest } = given.plan;
+        return { plan: chosen === undefined ? rest : { ...rest, [key]: chosen } };
+      },
+    };
+    if (value.default !== null && value.default !== undefined) slider.otherwise = String(value.default);
+    return sliderOf(slider, state, change);
+  }
   if (value.type === "choice" || value.type === "boolean") {
     const values = value.type === "boolean" ? ["true", "false"] : value.choices;
     return choice(key, label, ["", ...values], now === undefined ? "" : String(now), value.help, (text) =>
