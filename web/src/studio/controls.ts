@@ -28,7 +28,7 @@ const powers = (least: number, most: number): number[] => {
   for (let each = least; each <= most; each *= 2) found.push(each);
   return found;
 };
-/** Places of a slider on either side that are answered ahead. */
+/** Places of the slider at hand, on either side, that are answered ahead. */
 const AHEAD = 4;
 const FACTORS = [0.125, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 3, 4, 6, 8];
 export const counted = (machine: string): [number, string] => {
@@ -160,14 +160,16 @@ function places(slider: Slider, now: number | undefined): (number | undefined)[]
   return slider.open ? [undefined, ...values] : values;
 }
 
-/** What the sliders say a place or two further on, all of them one place further first. */
-export function near(state: State, catalogue: Catalogue): Partial<State>[] {
-  const around = sliders(state, catalogue).map((slider) => {
+/** What the sliders say a few places further on: first that of the slider at hand, then a place of all others, then two. */
+export function near(state: State, catalogue: Catalogue, hand: Slider | null): Partial<State>[] {
+  const around = (slider: Slider, far: number): Partial<State>[][] => {
     const values = places(slider, slider.get(state));
     const at = Math.max(values.indexOf(slider.get(state)), 0);
-    return [1, -1, 2, -2].map((by) => at + by).filter((place) => place >= 0 && place < values.length).map((place) => slider.set(state, values[place]));
-  });
-  return [0, 1, 2, 3].flatMap((turn) => around.flatMap((each) => each.slice(turn, turn + 1)));
+    const steps = Array.from({ length: far }, (_, by) => [by + 1, -by - 1]);
+    return steps.map((each) => each.filter((by) => at + by in values).map((by) => slider.set(state, values[at + by])));
+  };
+  const others = sliders(state, catalogue).filter((each) => each.key !== hand?.key).map((each) => around(each, 2));
+  return [...(hand ? around(hand, AHEAD).flat() : []), ...[0, 1].flatMap((far) => others.flatMap((each) => each[far]!))];
 }
 
 export function sliderOf(slider: Slider, state: () => State, change: Change): HTMLElement {
@@ -191,12 +193,7 @@ export function sliderOf(slider: Slider, state: () => State, change: Change): HT
     change(slider.set(state(), value), final);
   };
   // The nearest other values are answered ahead, so that they are there when the slider moves.
-  const ahead = () => {
-    const at = Number(range.value);
-    const near = values.map((value, place) => ({ value, far: Math.abs(place - at) })).filter(({ far }) => far > 0 && far <= AHEAD);
-    const detail = near.sort((a, b) => a.far - b.far).map(({ value }) => slider.set(state(), value));
-    range.dispatchEvent(new CustomEvent("ahead", { bubbles: true, detail }));
-  };
+  const ahead = () => range.dispatchEvent(new CustomEvent("ahead", { bubbles: true, detail: slider }));
   range.addEventListener("pointerenter", ahead);
   range.addEventListener("focus", ahead);
   range.addEventListener("input", () => {

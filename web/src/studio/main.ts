@@ -3,7 +3,7 @@ import "./studio.css";
 import { element } from "../shared/element";
 import { counted } from "../shared/numbers";
 import { ask, Refused, takeToken, type Catalogue, type Step } from "./api";
-import { controls, near } from "./controls";
+import { controls, near, type Slider } from "./controls";
 import { dropped } from "./drop";
 import { fragment, parsed, question, type State } from "./state";
 import { VIEWS, type View } from "./views";
@@ -102,14 +102,18 @@ async function begin(): Promise<void> {
     stopped = true;
     busy?.abort();
   });
-  /** Have answered ahead what a hand may do next: first what it is about to do. */
-  const ahead = (first: Partial<State>[]) => {
+  let hand: Slider | null = null;
+  /** Have answered ahead what a hand may do next. */
+  const ahead = () => {
     // What takes long would keep the process of searches from its work.
     if (state.trace || !quick) return;
-    const questions = [...first, ...near(state, catalogue)].map((more) => question({ ...state, ...more }));
+    const questions = near(state, catalogue, hand).map((more) => question({ ...state, ...more }));
     void ask("api/ahead", { questions }).catch(() => undefined);
   };
-  form.addEventListener("ahead", (event) => ahead((event as CustomEvent<Partial<State>[]>).detail));
+  form.addEventListener("ahead", (event) => {
+    hand = (event as CustomEvent<Slider>).detail;
+    ahead();
+  });
   async function follow(): Promise<void> {
     if (busy) {
       again = true;
@@ -168,7 +172,7 @@ async function begin(): Promise<void> {
   async function settle(asked: string): Promise<void> {
     if (busy || asked !== stateOfStep) return;
     if (!whole) await complete(asked);
-    if (!busy && asked === stateOfStep) ahead([]);
+    if (!busy && asked === stateOfStep) ahead();
   }
 
   /** Ask for what the software adds, which takes as long as the step and stands among the assumptions. */
