@@ -194,7 +194,7 @@ const DRAW: { [K in Exclude<Block["kind"], "headline">]: (section: HTMLElement, 
 };
 
 /** Parts whose colour report.css says; others take those of series. */
-const KNOWN = new Set(["compute", "cpu", "communication", "waiting", "memory", "idle", "gemm", "attention", "other", "issuing", "outside"]);
+const KNOWN = new Set(["compute", "cpu", "communication", "waiting", "memory", "idle", "gemm", "attention", "other", "issuing", "outside", "checkpoint"]);
 
 const SVG = "http://www.w3.org/2000/svg";
 const NODE_LIMIT = 12;

@@ -1,37 +1,18 @@
 // What views share: tables, colours of the parts of a step, and answers that are asked for when a view is open.
-import { kindColour, seriesColour } from "../shared/colours";
+import { kindColour } from "../shared/colours";
 import { element, type Child } from "../shared/element";
 import { longBody, rowOf } from "../shared/rows";
 import { ask, Refused } from "./api";
 
 /** The colour of a part of a step, by its key in `parts_s` or its name in a timeline. */
 export function partColour(part: string): string {
-  switch (part) {
-    case "compute":
-    case "gemm":
-    case "GEMMs":
-      return kindColour("compute");
-    case "cpu":
-    case "attention":
-      return kindColour("cpu");
-    case "other":
-    case "other kernels":
-      return kindColour("other");
-    case "communication":
-      return kindColour("communication");
-    case "idle":
-    case "waiting":
-    case "waiting for other ranks":
-      return kindColour("idle");
-    case "memory":
-    case "CPU and remote memory":
-      return kindColour("memory");
-    case "outside":
-      return seriesColour(6);
-    default:
-      return seriesColour(4);
-  }
+  return kindColour(PARTS[part] ?? part);
 }
+
+const PARTS: Record<string, string> = {
+  gemm: "compute", GEMMs: "compute", attention: "cpu", "other kernels": "other", waiting: "idle", "waiting for other ranks": "idle",
+  "CPU and remote memory": "memory", checkpoint: "memory",
+};
 
 /** A table that scrolls on its own where it is too wide; numbers are columns with a leading ">". */
 export function table(id: string, caption: string, columns: string[], rows: Child[][]): HTMLElement {
