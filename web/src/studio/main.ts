@@ -55,6 +55,7 @@ async function begin(): Promise<void> {
   let deepest = depth;
   history.replaceState({ depth }, "", fragment(state));
   let view: View | null = null;
+  let stepShown: Step | null = null;
 
   const change = (more: Partial<State>, final: boolean) => {
     state = { ...state, ...more };
@@ -222,8 +223,12 @@ async function begin(): Promise<void> {
     if (!view || view.name !== state.view) {
       view?.leave();
       shown.replaceChildren();
+      stepShown = null;
       view = (Object.hasOwn(VIEWS, state.view) && can(state.view) ? VIEWS[state.view]! : VIEWS.breakdown!).make(shown, { state: () => state, change });
     }
+    // A slider that is let go says again what it said when it moved.
+    if (stepShown === step) return;
+    stepShown = step;
     view.show(step, question(state));
   }
 
