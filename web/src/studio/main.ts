@@ -11,6 +11,8 @@ import { VIEWS, type View } from "./views";
 const BUSY = 150;
 const STALE = 1500;
 const STOPPABLE = 1000;
+/** Characters of questions that are asked ahead: fewer than a request may have. */
+const AT_ONCE = 200_000;
 /** Pause before an answer is completed: who still moves a slider is answered first. */
 const SETTLED = 300;
 
@@ -108,8 +110,10 @@ async function begin(): Promise<void> {
   const ahead = () => {
     // What takes long would keep the process of searches from its work.
     if (state.trace || !quick) return;
-    const questions = near(state, catalogue, hand).map((more) => question({ ...state, ...more }));
-    void ask("api/ahead", { questions }).catch(() => undefined);
+    // A drawn graph or a configuration is in each: no more of them than a request may have.
+    const most = Math.floor(AT_ONCE / JSON.stringify(question(state)).length);
+    const questions = near(state, catalogue, hand).slice(0, most).map((more) => question({ ...state, ...more }));
+    if (questions.length) void ask("api/ahead", { questions }).catch(() => undefined);
   };
   form.addEventListener("ahead", (event) => {
     hand = (event as CustomEvent<Slider>).detail;
