@@ -71,7 +71,7 @@ def test_terms_add_up_to_the_step_and_to_what_changed(one, two):
         assert all(part.ns[i] >= 0 for part in (*terms.parts, *terms.by_group, *terms.by_dimension))
     assert sum(part.change for part in terms.parts) == two.total_ticks - one.total_ticks
     comparison = compared([Side("a", one), Side("b", two)])
-    assert sum(bar.change for bar in bars(comparison)) == two.total_ticks - one.total_ticks
+    assert sum(bar.change for bar in bars(comparison.terms)) == two.total_ticks - one.total_ticks
     json.dumps(as_json(comparison), allow_nan=False)
 
 

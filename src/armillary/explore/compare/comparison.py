@@ -89,7 +89,7 @@ class Comparison(Shown):
         """
         from armillary.explore.compare.waterfall import waterfall
 
-        return waterfall(self, path)
+        return waterfall(headline(self), [side.name for side in self.sides], self.terms, path)
 
     @property
     def title(self) -> str:
