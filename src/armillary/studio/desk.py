@@ -176,6 +176,9 @@ class Answers:
             self._kept.move_to_end(key)
             return self._kept[key]
         if key not in self._made:
+            if kind == "headline":
+                # What was to be answered ahead lies beside a step that is shown no more.
+                self._next = []
             self._made[key] = asyncio.ensure_future(self.desk.ask(kind, question)), [0]
         task, asking = self._made[key]
         asking[0] += 1
