@@ -42,7 +42,8 @@ test-seeds: .venv/.installed-dev  ## the property tests of `make test`, with 20 
 	$(INSTALL) torch==2.13.0 jax tensorflow-cpu
 	@touch $@
 
-test-slow: .venv/.installed-frameworks  ## the tests that take minutes, some with PyTorch, JAX and TensorFlow
+# With npm, axe looks at every page, too: it is among the locked packages of web/.
+test-slow: .venv/.installed-frameworks $(if $(shell command -v npm),web/node_modules/.package-lock.json)  ## the tests that take minutes, some with PyTorch, JAX and TensorFlow
 	$(BIN)/python -m pytest -n $(JOBS) -m slow
 	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow' --checked tests/engine tests/collective tests/explore/search
 

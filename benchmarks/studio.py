@@ -103,6 +103,49 @@ def first_paint(host: str, token: str) -> float:
         return float(found) / 1e3
 
 
+MOVE = """new Promise((done) => {
+  const range = document.getElementById(%s), by = Number(range.value) < Number(range.max) ? 1 : -1;
+  const begun = performance.now(), ready = Number(document.body.dataset.ready);
+  range.value = String(Number(range.value) + by);
+  for (const kind of ["input", "change"]) range.dispatchEvent(new Event(kind, { bubbles: true }));
+  const look = () => Number(document.body.dataset.ready) > ready
+    ? requestAnimationFrame(() => done((performance.now() - begun) / 1e3)) : setTimeout(look, 1);
+  look();
+})"""
+STATE = "model=llama-3-405b&machine=2048xdgx-h100&plan.batch=2048&plan.parallel.tp=8&plan.parallel.pp=16"
+LOOKED = 5.0
+"""Seconds for which somebody looks at a step before they move a slider."""
+
+
+def moved(host: str, token: str) -> dict[str, tuple[float, float]]:
+    """Return the seconds until the page shows a step of 16,384 GPUs anew, for one place of each slider.
+
+    Twice: after somebody has looked at the step for a while, and a second place further at once.
+    """
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "hostile"))
+    from hostile_browser import browser
+
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, browser(Path(folder)) as page:
+        page.ask(
+            "Emulation.setDeviceMetricsOverride", width=1280, height=900, deviceScaleFactor=1, mobile=False
+        )
+        page.ask("Page.navigate", url=f"http://{host}/#token={token}&{STATE}")
+        while not page.value("Number(document.body?.dataset.ready) > 0"):
+            time.sleep(0.1)
+        sliders = page.value(
+            "[...document.querySelectorAll('#controls > .slider > input[type=range]')].map((e) => e.id)"
+        )
+        found = {}
+        for slider in sliders:
+            time.sleep(LOOKED)
+            first = float(page.value(MOVE % json.dumps(slider)))
+            found[slider] = first, float(page.value(MOVE % json.dumps(slider)))
+            for _ in range(2):
+                page.value("document.querySelector('#undo').click()")
+                page.pause()
+        return found
+
+
 def wheel_growth() -> int:
     """Return the bytes that the files of the studio and of its scripts add to a wheel."""
     import io
@@ -148,6 +191,9 @@ def main() -> None:
         say("value that was predicted ahead", asked(host, token, ahead), "s", 0.1)
         if any((Path(folder) / "chromium").exists() for folder in os.environ["PATH"].split(os.pathsep)):
             say("first paint", first_paint(host, token), "s", 1.0)
+            for name, (looked, at_once) in moved(host, token).items():
+                say(f"{name} of 16,384 GPUs, after a look", looked, "s", 0.1)
+                say(f"{name} of 16,384 GPUs, a place further at once", at_once, "s", 0.3)
     for model, machine in (("llama-3-70b", "64xdgx-h100"), ("llama-3-405b", "2048xdgx-h100")):
         for name, seconds in moves(model, machine).items():
             say(f"new {name}, {model} on {machine}, CPU", seconds, "s", 0.1)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -31,6 +34,47 @@ def test_versions_are_fixed() -> None:
         assert re.fullmatch(r"\d+\.\d+\.\d+", version), (name, version)
     locked = json.loads((WEB / "package-lock.json").read_text())["packages"]
     assert all("integrity" in each for place, each in locked.items() if place)
+
+
+SEEN = {
+    "all": np.eye(3),
+    "no red cones": [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]],
+    "no green cones": [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]],
+    "no blue cones": [[1.256, -0.077, -0.179], [-0.078, 0.931, 0.148], [0.005, 0.691, 0.304]],
+}
+"""What eyes make of linear RGB, by Machado, Oliveira and Fernandes (2009)."""
+LEAST_APART = 12.0
+"""Distance in CIELAB: 2.3 is what one can just tell apart, side by side and at leisure."""
+
+
+def lab(colour: str, seen: Any) -> Any:
+    """Return a colour in CIELAB as some eyes see it."""
+    levels = np.array([int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)])
+    linear = np.clip(
+        seen @ np.where(levels <= 0.04045, levels / 12.92, ((levels + 0.055) / 1.055) ** 2.4), 0, 1
+    )
+    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    x, y, z = np.cbrt(to_xyz @ linear / np.array([0.9505, 1, 1.089]))
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+def test_all_eyes_tell_the_parts_of_a_step_apart() -> None:
+    source = (WEB / "src" / "shared" / "colours.ts").read_text()
+    kinds = re.findall(r'^  (\w+): \["(#\w{6})", "(#\w{6})"\]', source, re.MULTILINE)
+    assert len(kinds) == 8
+    for theme in (1, 2):
+        colours = {each[0]: each[theme] for each in kinds}
+        for eyes, seen in SEEN.items():
+            for one, other in itertools.combinations(colours, 2):
+                apart = np.linalg.norm(
+                    lab(colours[one], np.array(seen)) - lab(colours[other], np.array(seen))
+                )
+                assert apart > LEAST_APART, (theme, eyes, one, other, apart)
+        # Pages have the same ones.
+        style = (WEB / "src" / "report" / "report.css").read_text()
+        for name, colour in colours.items():
+            if name != "idle":
+                assert f"--{name}: {colour};" in style, (name, colour)
 
 
 def test_scripts_ask_no_other_host_for_anything() -> None:

@@ -68,6 +68,18 @@ def test_a_load_is_served(serve: Callable[..., Serving]) -> None:
     assert alone.outcome.e2e[0] == pytest.approx(alone.outcome.ttft[0] + 7 * alone.outcome.tpot[0])
 
 
+def test_requests_are_drawn(serve: Callable[..., Serving], tmp_path: Path) -> None:
+    found = serve("1xh100", LOAD)
+    drawn = found.plot()
+    assert drawn is not None
+    first, each, over = (axes.lines[0].get_xydata() for axes in drawn.axes)
+    assert first[-1] == pytest.approx((found.outcome.ttft.max() * 1e9, 100))
+    assert each[-1][1] == pytest.approx(100)
+    assert over[:, 1].max() == pytest.approx(found.outcome.ttft.max() * 1e9)
+    assert found.plot(tmp_path / "times.png") is None
+    assert (tmp_path / "times.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_replicas_share_a_load(serve: Callable[..., Serving]) -> None:
     one, two = (serve("2xh100", LOAD, tp=tp) for tp in (2, 1))
     assert (one.service.replicas, two.service.replicas) == (1, 2)

@@ -72,6 +72,21 @@ def test_what_may_be_asked_next_is_there_when_it_is_asked() -> None:
     asyncio.run(main())
 
 
+def test_a_new_step_ends_what_was_to_be_answered_beside_another() -> None:
+    async def main() -> None:
+        answers = Answers(Desk(300), Desk(300))
+        answers.ahead("headline", [asked(64), asked(128), asked(256)])
+        await answers.of("headline", asked(512))
+        while answers.idle.busy:
+            await asyncio.sleep(0.01)
+        # One had begun, and ends.
+        assert len(answers._kept) <= 2
+        for each in (answers, answers.desk, answers.idle):
+            each.close()
+
+    asyncio.run(main())
+
+
 def test_who_goes_away_ends_an_answer_only_for_himself() -> None:
     async def main() -> None:
         answers = Answers(Desk(300), Desk(300))

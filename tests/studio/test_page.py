@@ -65,7 +65,9 @@ def test_what_takes_the_memory(page: Page) -> None:
     page.click("#tab-memory")
     page.until("document.querySelector('#held')")
     rows = page.rows("held")
-    assert {"weights", "gradients", "activations"} < {row[0] for row in rows} and rows[-1][0] == "of a device"
+    assert {"weights", "gradients", "activations"} < {row[0] for row in rows} and rows[-1][
+        0
+    ] == "a device has"
     assert page.actions <= 3 and not page.problems()
 
 
@@ -273,6 +275,28 @@ def test_all_can_be_done_by_keys(page: Page) -> None:
     assert page.browser.value("document.activeElement.id") == "slider-batch"
 
 
+def test_what_a_hand_does_next_is_asked_ahead(page: Page) -> None:
+    page.open(SMALL)
+
+    def sent(path: str) -> list[dict[str, object]]:
+        requests = [
+            each["params"]["request"] for each in page.browser.events if "request" in each.get("params", {})
+        ]
+        return [json.loads(each["postData"]) for each in requests if each["url"].endswith(path)]
+
+    while not sent("api/ahead"):
+        page.browser.pause()
+    ahead = sent("api/ahead")[-1]["questions"]
+    for slider in ("batch", "sequence", "parallel.tp", "fabric", "count"):
+        page.browser.value(f"document.getElementById('slider-{slider}').focus()")
+        ready = page.browser.value("document.body.dataset.ready")
+        page.key("ArrowRight", "ArrowRight", 0, 39)
+        page.until(f"Number(document.body.dataset.ready) > {ready}")
+        assert sent("api/headline")[-1] in ahead, slider
+        page.click("#undo")
+        page.until(f"Number(document.body.dataset.ready) > Number({ready}) + 1")
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 400])
 @pytest.mark.parametrize("trace", [False, True], ids=["model", "trace"])
@@ -284,7 +308,10 @@ def test_every_view_can_be_read(page: Page, width: int, dark: bool, trace: bool)
     for view in TRACE_VIEWS if trace else VIEWS:
         page.click(f"#tab-{view}")
         # What is recorded has no machine to change, which the view says.
-        page.until("!/^(simulating|starting)/.test(document.querySelector('.said')?.textContent ?? '')")
+        page.until(
+            "!/^(simulating|starting)/.test(document.querySelector('.said')?.textContent ?? '')"
+            " && (!document.querySelector('.chart.empty') || document.querySelector('.said').textContent)"
+        )
         assert page.browser.value("document.documentElement.scrollWidth") <= width, view
         assert page.browser.value(CONTRAST) == [], view
         assert page.browser.value(NAMELESS) == [], view

@@ -55,7 +55,5 @@ def command(
     write_json(json_file, comparison.as_json(found))
     write_html(html, found)
     if plot:
-        from armillary.explore.compare.waterfall import waterfall
-
-        waterfall(found, plot)
+        found.plot(plot)
         say(f"wrote {plot}", err=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +21,9 @@ from armillary.serving.outcome import NS, WAITS, Floats, Outcome, Quantiles, qua
 from armillary.serving.rate import Found
 from armillary.serving.service import Service
 from armillary.workload.plan.numbers import stores
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 METRICS = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "end to end"}
 RULE_TITLES = {"vllm": "vLLM V1", "sglang": "SGLang", "trtllm": "TensorRT-LLM"}
@@ -99,6 +104,17 @@ class Serving(Shown):
         if not self.service.measured or name not in RATIOS or math.isnan(value):
             return None
         return interval(name, value)
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure | None:
+        """Draw the times of the requests into a .png, .svg or .pdf file, or return matplotlib's figure.
+
+        Raises:
+            InputError: matplotlib is not installed, the suffix is another, or the file cannot be written.
+        """
+        from armillary.serving.picture import times_picture
+
+        curves = {"TTFT": _shares(self.outcome.ttft), "TPOT": _shares(self.outcome.tpot)}
+        return times_picture(headline(self), curves, self._over(), path)
 
     def __repr__(self) -> str:
         """Return three lines: the answer, the load, and what replicas and cache were used for."""

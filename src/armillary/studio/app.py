@@ -141,6 +141,8 @@ async def _first(answers: Answers) -> None:
         await answers.of("catalogue", {})
         await answers.of("headline", FIRST)
         await answers.of("train", FIRST)
+        # The process that answers ahead has begun when it is first needed.
+        answers.ahead("headline", [{**FIRST, "plan": {"batch": 2048}}])
 
 
 async def _until_gone(request: Request, answer: Any) -> Response:

@@ -100,5 +100,6 @@ def _value(schema: Mapping[str, Any]) -> dict[str, Any]:
         "help": schema.get("description", ""),
         "type": "choice" if "enum" in one else one.get("type", "string"),
         "choices": one.get("enum", []),
+        "most": one.get("maximum"),
         "default": schema.get("default"),
     }

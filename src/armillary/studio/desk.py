@@ -24,8 +24,8 @@ MOST_MEMORY = 10_000_000_000
 """Bytes that the process may take; the simulator refuses what it expects to take more than 8 GB."""
 MOST_WAITING = 8
 """Questions that may wait."""
-MOST_AHEAD = 8
-"""Questions that are answered ahead: the other values of a slider, of which a hand reaches a few in a second."""
+MOST_AHEAD = 32
+"""Questions that are answered ahead: the nearest values of a slider, and a place or two of each other one."""
 MOST_KEPT = 64_000_000
 """Bytes of answers that are kept."""
 Tell = Callable[[dict[str, Any]], None]
@@ -176,6 +176,9 @@ class Answers:
             self._kept.move_to_end(key)
             return self._kept[key]
         if key not in self._made:
+            if kind == "headline":
+                # What was to be answered ahead lies beside a step that is shown no more.
+                self._next = []
             self._made[key] = asyncio.ensure_future(self.desk.ask(kind, question)), [0]
         task, asking = self._made[key]
         asking[0] += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pprint import pformat
 from typing import Any
 
@@ -58,7 +59,12 @@ class Question:
         Raises:
             InputError: the configuration is none.
         """
-        return load_model(self.model) if self.config is None else from_hugging_face(self.config)
+        return _preset(self.model) if self.config is None else from_hugging_face(self.config)
+
+
+@lru_cache(maxsize=32)
+def _preset(name: str) -> Model:
+    return load_model(name)
 
 
 def read_question(data: object) -> Question:

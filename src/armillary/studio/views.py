@@ -16,6 +16,7 @@ from armillary.explore.training.step import extent, simulated, trace_of
 from armillary.explore.training.train import step_of
 from armillary.report.communication import collectives, dimensions
 from armillary.report.critical import Late
+from armillary.report.memory_tables import TITLES
 from armillary.report.plain import class_name, class_sizes, nanoseconds
 from armillary.report.time_breakdown import Ticks, union
 from armillary.studio import dropped
@@ -245,6 +246,7 @@ def memory(data: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
         "capacity_bytes": step.memory.capacity_bytes,
         "needed_bytes": step.memory.needed_bytes,
         "at_peak_bytes": held.at_peak,
+        "titles": TITLES,
         "points": [held.name(int(each)) for each in kept],
         "at": int(np.flatnonzero(kept == held.at)[0]),
         "bytes": {name: each[kept].tolist() for name, each in held.timeline.items()},

@@ -16,7 +16,8 @@ from armillary.engine.common.network import CollectiveCall, Communicator
 from armillary.engine.physical import lower as lowering
 from armillary.engine.physical.chunk_routes import chunk_routes_of, place_of
 from armillary.engine.physical.lower import lower
-from armillary.platform.model import Platform
+from armillary.platform.collectives import FitChoice
+from armillary.platform.model import Collectives, Platform
 from armillary.platform.network import Dimension
 from armillary.trace import Trace
 from armillary.workload.generate import generate
@@ -91,7 +92,11 @@ def test_what_differs_in_speed_only_is_read_once() -> None:
 @given(st.data())
 def test_behind_a_switch_every_place_is_like_every_other(data: st.DataObject) -> None:
     sizes = data.draw(st.lists(st.integers(2, 6), min_size=1, max_size=3))
-    platform = Platform(tuple(Dimension(f"d{i}", "Switch", n, 10.0, 3.0) for i, n in enumerate(sizes)))
+    # A fit is by what fills a node, and by how many nodes there are.
+    inner = data.draw(st.integers(0, len(sizes) - 1))
+    fitted = Collectives(fit=FitChoice("h100-sxm", inner=inner)) if inner else Collectives()
+    dimensions = tuple(Dimension(f"d{i}", "Switch", n, 10.0, 3.0) for i, n in enumerate(sizes))
+    platform = Platform(dimensions, collectives=fitted)
     counts = [data.draw(st.integers(1, n)) for n in sizes]
 
     def group() -> Communicator:

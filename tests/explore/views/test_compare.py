@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import armillary
 from armillary.base.errors import InputError
 from armillary.cli import main
 from armillary.explore.compare.comparison import ABSENT, as_json, compared, differences
@@ -70,7 +71,7 @@ def test_terms_add_up_to_the_step_and_to_what_changed(one, two):
         assert all(part.ns[i] >= 0 for part in (*terms.parts, *terms.by_group, *terms.by_dimension))
     assert sum(part.change for part in terms.parts) == two.total_ticks - one.total_ticks
     comparison = compared([Side("a", one), Side("b", two)])
-    assert sum(bar.change for bar in bars(comparison)) == two.total_ticks - one.total_ticks
+    assert sum(bar.change for bar in bars(comparison.terms)) == two.total_ticks - one.total_ticks
     json.dumps(as_json(comparison), allow_nan=False)
 
 
@@ -219,6 +220,18 @@ def test_studies_are_compared_from_the_command_line(studies):
     assert found["keys"] == {"platform.network.ring.bandwidth": ["50 GB/s", "100 GB/s"]}
     assert sum(part["change_ns"] for part in found["parts"]) == found["step_time"]["change_ns"] < 0
     assert [one["name"] for one in found["nodes"]] == ["all-reduce"]
+
+
+def test_a_comparison_in_python_draws_itself(studies):
+    found = armillary.compare(*(str(studies / name) for name in ("a.yaml", "b.yaml")))
+    one, other = found.step_time
+    assert one > other and other - one == pytest.approx(sum(row["change"] for row in found.breakdown))
+    drawn = [patch.get_width() * 1e-9 for patch in found.plot().axes[0].patches]
+    # From the one step by the changes to the other.
+    assert (drawn[0], drawn[-1]) == pytest.approx((one, other))
+    assert drawn[0] + sum(drawn[1:-1]) == pytest.approx(other)
+    with pytest.raises(InputError, match="two runs, got 3"):
+        armillary.compare(*(str(studies / f"{name}.yaml") for name in "abc")).plot()
 
 
 def test_a_saved_timeline_is_what_its_study_is(studies):

@@ -2,7 +2,7 @@
 import { chart, axis, tooltip } from "../shared/charts";
 import { cssColour, seriesColour } from "../shared/colours";
 import { element } from "../shared/element";
-import { count, digits, percent, rate, size, time } from "../shared/numbers";
+import { count, digits, percent, rate, size, ticks, time } from "../shared/numbers";
 import { longBody } from "../shared/rows";
 import { timeline } from "../shared/timeline";
 import type { Packed } from "../shared/tracks";
@@ -145,9 +145,7 @@ const DRAW: { [K in Exclude<Block["kind"], "headline">]: (section: HTMLElement, 
     const holder = section.appendChild(element("div", { class: "chart tall" }));
     const last = block.tasks.length;
     const most = Math.max(block.limit ?? 0, ...block.tasks.map((_, at) => sum(block.parts.map((part) => part.values[at]!))));
-    // Ticks at powers of two: 16 GiB, not 18.63.
-    const step = 2 ** Math.ceil(Math.log2(Math.max(most, 1) / 6));
-    const top = step * Math.ceil((most * 1.04) / step);
+    const { step, top } = ticks(most);
     section.append(...note(block.note));
     chart(holder, () => ({
       grid: { left: 76, right: 20, top: 64, bottom: 40 },
@@ -196,7 +194,7 @@ const DRAW: { [K in Exclude<Block["kind"], "headline">]: (section: HTMLElement, 
 };
 
 /** Parts whose colour report.css says; others take those of series. */
-const KNOWN = new Set(["compute", "cpu", "communication", "waiting", "memory", "idle", "gemm", "attention", "other", "outside"]);
+const KNOWN = new Set(["compute", "cpu", "communication", "waiting", "memory", "idle", "gemm", "attention", "other", "issuing", "outside", "checkpoint"]);
 
 const SVG = "http://www.w3.org/2000/svg";
 const NODE_LIMIT = 12;

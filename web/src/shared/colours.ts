@@ -1,5 +1,6 @@
-// Colours of what a step consists of: told apart by those who see red and green alike, in the light and in the dark.
-// The base is Okabe and Ito's palette; in the dark its blue is lighter.
+// Colours of what a step consists of: told apart by those who see red and green, or blue and yellow, alike, in the light
+// and in the dark. Blue, vermilion and green are Okabe and Ito's; the others are as far from them and from each other as a
+// random search found, also in lightness. report.css has the same ones.
 
 /** Whether the page is shown in the dark. */
 export function dark(): boolean {
@@ -11,20 +12,15 @@ const KINDS: Record<string, readonly [string, string]> = {
   compute: ["#0072b2", "#56a8e0"],
   communication: ["#d55e00", "#ee8a45"],
   memory: ["#009e73", "#2cc79c"],
-  idle: ["#9aa2ab", "#6b7580"],
-  other: ["#cc79a7", "#dd97bd"],
+  other: ["#896083", "#9c3590"],
+  issuing: ["#5b4814", "#a08d56"],
+  cpu: ["#1c1eaa", "#4360fd"],
+  outside: ["#3b3c3d", "#d5dbe8"],
+  idle: ["#aab7c1", "#868b8f"],
 };
-const SERIES: readonly (readonly [string, string])[] = [
-  ["#0072b2", "#56a8e0"],
-  ["#d55e00", "#ee8a45"],
-  ["#009e73", "#2cc79c"],
-  ["#cc79a7", "#dd97bd"],
-  ["#a87900", "#e5b73b"],
-  ["#5d4fa2", "#a396e6"],
-  ["#5b6670", "#a9b4be"],
-];
+const SERIES = Object.values(KINDS).slice(0, 7);
 
-/** The colour of a kind: compute, communication, memory, idle or other. */
+/** The colour of a kind: one of the above, else that of other. */
 export const kindColour = (kind: string): string => (KINDS[kind] ?? KINDS.other!)[dark() ? 1 : 0];
 /** The colour of the n-th series; after seven they come again. */
 export const seriesColour = (index: number): string => SERIES[index % SERIES.length]![dark() ? 1 : 0];

@@ -143,7 +143,7 @@ export function fit(pen: CanvasRenderingContext2D, text: string, x: number, y: n
 }
 
 const KIND_OF: Record<string, string> = {
-  compute: "compute", cpu: "other", communication: "communication", collective: "communication", send: "communication",
+  compute: "compute", cpu: "cpu", communication: "communication", collective: "communication", send: "communication",
   recv: "communication", memory: "memory", network: "memory", phase: "memory", none: "idle", other: "idle",
 };
 

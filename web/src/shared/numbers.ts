@@ -25,6 +25,11 @@ const RATES = [[1e12, "TB/s"], [1e9, "GB/s"], [1e6, "MB/s"], [1e3, "kB/s"], [1, 
 export const time = (seconds: number): string => (seconds === 0 ? "0 s" : scaled(seconds, TIMES));
 /** A size in bytes, in powers of 1024. */
 export const size = (bytes: number): string => (bytes === 0 ? "0 B" : scaled(bytes, SIZES));
+/** Marks of an axis of sizes, at powers of two: 16 GiB, not 18.63; `step` apart, up to `top`. */
+export function ticks(most: number): { step: number; top: number } {
+  const step = 2 ** Math.ceil(Math.log2(Math.max(most, 1) / 6));
+  return { step, top: step * Math.ceil((most * 1.04) / step) };
+}
 /** A rate in bytes a second, in powers of 1000. */
 export const rate = (bytes: number): string => (bytes === 0 ? "0 B/s" : scaled(bytes, RATES));
 /** A share, as 12.3 %. */

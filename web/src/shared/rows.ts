@@ -6,6 +6,8 @@ const WHOLE = 100;
 /** Rows beyond the edges of what can be seen. */
 const AROUND = 10;
 
+/** How high a row of a place was when last measured: a table that is filled anew has rows as high. */
+const heights = new WeakMap<HTMLElement, number>();
 /** What follows the scrolling of a place: of the table that it has now. */
 const watching = new WeakMap<HTMLElement, AbortController>();
 
@@ -28,7 +30,7 @@ export function longBody(place: HTMLElement, table: HTMLTableElement, count: num
   table.setAttribute("aria-rowcount", String(count + heads));
   const [above, below] = [room(), room()];
   let made = new Map<number, HTMLTableRowElement>();
-  let height = 24;
+  let height = heights.get(place) ?? 24;
   let [from, to] = [0, 0];
   const widths: number[] = [];
   const show = (first: number, last: number) => {
@@ -62,13 +64,15 @@ export function longBody(place: HTMLElement, table: HTMLTableElement, count: num
     show(first, Math.min(count, first + seen + 2 * AROUND));
   };
   body.replaceChildren(above, below);
-  show(0, Math.min(count, 40));
+  if (heights.has(place)) look();
+  else show(0, Math.min(count, 40));
   place.addEventListener("scroll", look, { passive: true, signal: mine.signal });
   // How high a row is, is known when it has been drawn.
   requestAnimationFrame(() => {
     const rows = [...made.values()];
     const measured = rows.reduce((sum, row) => sum + row.offsetHeight, 0) / Math.max(rows.length, 1);
-    if (measured > 0) height = measured;
+    if (Math.abs(measured - height) < 0.5 && heights.has(place)) return;
+    if (measured > 0) heights.set(place, (height = measured));
     [from, to] = [-1, -1];
     look();
   });

@@ -82,6 +82,8 @@ export interface PlanValue {
   help: string;
   type: "choice" | "integer" | "number" | "boolean" | "string" | "array";
   choices: string[];
+  /** The largest value; null: none is known. */
+  most: number | null;
   default: unknown;
 }
 export interface ModelName {

@@ -3,10 +3,11 @@ import { cssColour } from "../shared/colours";
 import { element } from "../shared/element";
 import { percent, time } from "../shared/numbers";
 import type { Step } from "./api";
-import { canvas, partColour, table } from "./parts";
+import { canvas, legend, partColour, table } from "./parts";
 
 /** What the step consists of: a bar to scale with the interval below it, and a table. */
 export function breakdown(place: HTMLElement) {
+  const colours = legend(place);
   const drawing = place.appendChild(canvas("breakdown", "The parts of the step, to scale, and the 90 % interval; the table below has the numbers"));
   const numbers = place.appendChild(element("div"));
   let step: Step | null = null;
@@ -15,9 +16,9 @@ export function breakdown(place: HTMLElement) {
     const { parts_s, interval_s, step_time_s } = step.prediction;
     const parts = Object.entries(parts_s).filter(([, seconds]) => seconds > 0);
     return {
-      grid: { left: 8, right: 16, top: 40, bottom: 28, containLabel: true },
+      grid: { left: 8, right: 16, top: 8, bottom: 28, containLabel: true },
       tooltip: tooltip((each) => (interval_s && each.seriesName === "interval" ? `90 % interval ${time(interval_s[0])} to ${time(interval_s[1])}` : `${each.seriesName}: ${time(each.value)}, ${percent(each.value / step_time_s)}`)),
-      xAxis: axis({ type: "value", max: Math.max(interval_s?.[1] ?? 0, step_time_s) * 1.02, axisLabel: { color: cssColour("--dim"), formatter: (value: number) => time(value), hideOverlap: true } }),
+      xAxis: axis({ type: "value", max: Math.max(interval_s?.[1] ?? 0, step_time_s) * 1.02, axisLabel: { color: cssColour("--dim"), formatter: (value: number) => time(value), hideOverlap: true, showMaxLabel: false } }),
       yAxis: axis({ type: "category", data: interval_s ? ["90 % interval", "step"] : ["step"] }),
       series: [
         ...parts.map(([name, seconds]) => ({
@@ -31,11 +32,10 @@ export function breakdown(place: HTMLElement) {
         ...(interval_s
           ? [
               { name: "before", type: "bar", stack: "all", silent: true, data: [interval_s[0], null], itemStyle: { color: "transparent" }, legendHoverLink: false },
-              { name: "interval", type: "bar", stack: "all", data: [interval_s[1] - interval_s[0], null], itemStyle: { color: cssColour("--dim") } },
+              { name: "interval", type: "bar", stack: "all", data: [interval_s[1] - interval_s[0], null], itemStyle: { color: cssColour("--line"), borderColor: cssColour("--dim"), borderWidth: 1 } },
             ]
           : []),
       ],
-      legend: { type: "scroll", top: 0, data: parts.map(([name]) => step!.titles[name] ?? name), textStyle: { color: cssColour("--ink") }, pageTextStyle: { color: cssColour("--ink") }, pageIconColor: cssColour("--accent") },
     };
   };
   const drawn = chart(drawing, option);
@@ -43,6 +43,8 @@ export function breakdown(place: HTMLElement) {
     show: (found: Step) => {
       step = found;
       redraw(drawn, option());
+      const parts = Object.keys(found.prediction.parts_s).filter((name) => found.prediction.parts_s[name]! > 0);
+      colours.say(parts.map((name) => [found.titles[name] ?? name, () => partColour(name)]));
       const { parts_s, step_time_s, interval_s, mfu, tokens_per_s } = found.prediction;
       const rows = Object.entries(parts_s)
         .filter(([, seconds]) => seconds > 0)
@@ -54,6 +56,9 @@ export function breakdown(place: HTMLElement) {
       const why = (found.why ?? []).map(([text, help]) => element("li", {}, text, help ? element("p", { class: "dim" }, help) : null));
       numbers.replaceChildren(...(why.length ? [element("h2", {}, "Why it takes so long"), element("ul", { id: "why" }, ...why)] : []), table("parts", "What the rank that finishes last does", ["part", ">time", ">share"], rows));
     },
-    leave: () => drawn.dispose(),
+    leave: () => {
+      colours.leave();
+      drawn.dispose();
+    },
   };
 }

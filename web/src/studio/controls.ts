@@ -17,6 +17,8 @@ export interface Slider {
   /** Values of the slider; the first place is "chosen" where `open`. */
   values: number[];
   open: boolean;
+  /** What holds where it is open, instead of "chosen". */
+  otherwise?: string;
   get: (state: State) => number | undefined;
   set: (state: State, value: number | undefined) => Partial<State>;
 }
@@ -26,7 +28,7 @@ const powers = (least: number, most: number): number[] => {
   for (let each = least; each <= most; each *= 2) found.push(each);
   return found;
 };
-/** Places of a slider on either side that are answered ahead. */
+/** Places of the slider at hand, on either side, that are answered ahead. */
 const AHEAD = 4;
 const FACTORS = [0.125, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 3, 4, 6, 8];
 export const counted = (machine: string): [number, string] => {
@@ -152,14 +154,28 @@ const beginning = ({ topology, begin }: MachineName): Graph | null =>
 
 const names = (known: string[], own: string): string[] => (own ? [own, ...known] : known);
 
+/** The values of a slider in order, undefined for "chosen"; one that was typed has a place of its own. */
+function places(slider: Slider, now: number | undefined): (number | undefined)[] {
+  const values = now !== undefined && !slider.values.includes(now) ? [...slider.values, now].sort((a, b) => a - b) : slider.values;
+  return slider.open ? [undefined, ...values] : values;
+}
+
+/** What the sliders say a few places further on: first that of the slider at hand, then a place of all others, then two. */
+export function near(state: State, catalogue: Catalogue, hand: Slider | null): Partial<State>[] {
+  const around = (slider: Slider, far: number): Partial<State>[][] => {
+    const values = places(slider, slider.get(state));
+    const at = Math.max(values.indexOf(slider.get(state)), 0);
+    const steps = Array.from({ length: far }, (_, by) => [by + 1, -by - 1]);
+    return steps.map((each) => each.filter((by) => at + by in values).map((by) => slider.set(state, values[at + by])));
+  };
+  const others = sliders(state, catalogue).filter((each) => each.key !== hand?.key).map((each) => around(each, 2));
+  return [...(hand ? around(hand, AHEAD).flat() : []), ...[0, 1].flatMap((far) => others.flatMap((each) => each[far]!))];
+}
+
 export function sliderOf(slider: Slider, state: () => State, change: Change): HTMLElement {
   const now = slider.get(state());
-  const values: (number | undefined)[] = slider.open ? [undefined, ...slider.values] : [...slider.values];
-  // A value that was typed has a place of its own.
-  if (now !== undefined && !values.includes(now)) values.push(now);
-  const open = slider.open ? 1 : 0;
-  values.splice(open, values.length, ...(values.slice(open) as number[]).sort((a, b) => a - b));
-  const text = (value: number | undefined) => (value === undefined ? "chosen" : value.toLocaleString("en-US"));
+  const values = places(slider, now);
+  const text = (value: number | undefined) => (value === undefined ? (slider.otherwise ?? "chosen") : value.toLocaleString("en-US"));
   const range = element("input", {
     type: "range", id: `slider-${slider.key}`, min: "0", max: String(values.length - 1), step: "1",
     "aria-label": slider.label, "aria-valuetext": text(now), title: slider.help,
@@ -167,7 +183,7 @@ export function sliderOf(slider: Slider, state: () => State, change: Change): HT
   range.value = String(Math.max(values.indexOf(now), 0));
   const field = element("input", {
     type: "number", id: `field-${slider.key}`, min: "0", step: "any", "aria-label": `${slider.label}, exactly`,
-    placeholder: slider.open ? "chosen" : "", title: slider.help,
+    placeholder: slider.open ? (slider.otherwise ?? "chosen") : "", title: slider.help,
   });
   field.value = now === undefined ? "" : String(now);
   const move = (final: boolean) => {
@@ -177,12 +193,7 @@ export function sliderOf(slider: Slider, state: () => State, change: Change): HT
     change(slider.set(state(), value), final);
   };
   // The nearest other values are answered ahead, so that they are there when the slider moves.
-  const ahead = () => {
-    const at = Number(range.value);
-    const near = values.map((value, place) => ({ value, far: Math.abs(place - at) })).filter(({ far }) => far > 0 && far <= AHEAD);
-    const detail = near.sort((a, b) => a.far - b.far).map(({ value }) => slider.set(state(), value));
-    range.dispatchEvent(new CustomEvent("ahead", { bubbles: true, detail }));
-  };
+  const ahead = () => range.dispatchEvent(new CustomEvent("ahead", { bubbles: true, detail: slider }));
   range.addEventListener("pointerenter", ahead);
   range.addEventListener("focus", ahead);
   range.addEventListener("input", () => {
@@ -207,6 +218,12 @@ export function choice(id: string, label: string, values: string[], now: string,
   return element("div", { class: "choice" }, element("label", { for: select.id, title: help }, label), select);
 }
 
+/** Places of the slider of a value: tenths of a share, quarters of another number, and powers of two of a count. */
+function steps({ type, most }: PlanValue): number[] {
+  if (type === "integer") return powers(1, Math.min(most ?? 4096, 4096));
+  return Array.from({ length: 11 }, (_, at) => at / (most !== null && most <= 1 ? 10 : 4));
+}
+
 function ofPlan(value: PlanValue, label: string, state: () => State, change: Change): HTMLElement {
   const key = value.path.join(".");
   const set = (given: Value | undefined) => {
@@ -214,6 +231,18 @@ function ofPlan(value: PlanValue, label: string, state: () => State, change: Cha
     change({ plan: given === undefined ? rest : { ...rest, [key]: given } }, true);
   };
   const now = state().plan[key];
+  if (value.type === "integer" || value.type === "number") {
+    const slider: Slider = {
+      key, label, help: value.help, values: steps(value), open: true,
+      get: (given) => (typeof given.plan[key] === "number" ? (given.plan[key] as number) : undefined),
+      set: (given, chosen) => {
+        const { [key]: _, ...rest } = given.plan;
+        return { plan: chosen === undefined ? rest : { ...rest, [key]: chosen } };
+      },
+    };
+    if (value.default !== null && value.default !== undefined) slider.otherwise = String(value.default);
+    return sliderOf(slider, state, change);
+  }
   if (value.type === "choice" || value.type === "boolean") {
     const values = value.type === "boolean" ? ["true", "false"] : value.choices;
     return choice(key, label, ["", ...values], now === undefined ? "" : String(now), value.help, (text) =>

@@ -3,7 +3,7 @@ import "./studio.css";
 import { element } from "../shared/element";
 import { counted } from "../shared/numbers";
 import { ask, Refused, takeToken, type Catalogue, type Step } from "./api";
-import { controls } from "./controls";
+import { controls, near, type Slider } from "./controls";
 import { dropped } from "./drop";
 import { fragment, parsed, question, type State } from "./state";
 import { VIEWS, type View } from "./views";
@@ -11,6 +11,8 @@ import { VIEWS, type View } from "./views";
 const BUSY = 150;
 const STALE = 1500;
 const STOPPABLE = 1000;
+/** Characters of questions that are asked ahead: fewer than a request may have. */
+const AT_ONCE = 200_000;
 /** Pause before an answer is completed: who still moves a slider is answered first. */
 const SETTLED = 300;
 
@@ -55,6 +57,7 @@ async function begin(): Promise<void> {
   let deepest = depth;
   history.replaceState({ depth }, "", fragment(state));
   let view: View | null = null;
+  let stepShown: Step | null = null;
 
   const change = (more: Partial<State>, final: boolean) => {
     state = { ...state, ...more };
@@ -102,11 +105,19 @@ async function begin(): Promise<void> {
     stopped = true;
     busy?.abort();
   });
-  form.addEventListener("ahead", (event) => {
+  let hand: Slider | null = null;
+  /** Have answered ahead what a hand may do next. */
+  const ahead = () => {
     // What takes long would keep the process of searches from its work.
     if (state.trace || !quick) return;
-    const questions = (event as CustomEvent<Partial<State>[]>).detail.map((more) => question({ ...state, ...more }));
-    void ask("api/ahead", { questions }).catch(() => undefined);
+    // A drawn graph or a configuration is in each: no more of them than a request may have.
+    const most = Math.floor(AT_ONCE / JSON.stringify(question(state)).length);
+    const questions = near(state, catalogue, hand).slice(0, most).map((more) => question({ ...state, ...more }));
+    if (questions.length) void ask("api/ahead", { questions }).catch(() => undefined);
+  };
+  form.addEventListener("ahead", (event) => {
+    hand = (event as CustomEvent<Slider>).detail;
+    ahead();
   });
   async function follow(): Promise<void> {
     if (busy) {
@@ -137,7 +148,7 @@ async function begin(): Promise<void> {
       status.textContent = "";
       showAnswer();
       showView();
-      if (!whole) setTimeout(() => void complete(asked), SETTLED);
+      setTimeout(() => void settle(asked), SETTLED);
     } catch (error) {
       if (!mine.signal.aborted || stopped) {
         stateOfStep = asked;
@@ -162,13 +173,22 @@ async function begin(): Promise<void> {
     }
   }
 
+  /** What follows an answer that stays for a while. */
+  async function settle(asked: string): Promise<void> {
+    if (busy || asked !== stateOfStep) return;
+    if (!whole) await complete(asked);
+    if (!busy && asked === stateOfStep) ahead();
+  }
+
   /** Ask for what the software adds, which takes as long as the step and stands among the assumptions. */
   async function complete(asked: string): Promise<void> {
-    if (busy || asked !== stateOfStep) return;
+    const begun = performance.now();
     const found = await ask<Step>("api/train", JSON.parse(asked) as object).catch(() => null);
     if (!found || busy || asked !== stateOfStep) return;
     step = found;
     whole = true;
+    // The first answer of all waited until the simulator was there.
+    quick = performance.now() - begun < STALE;
     showAnswer();
   }
 
@@ -207,8 +227,12 @@ async function begin(): Promise<void> {
     if (!view || view.name !== state.view) {
       view?.leave();
       shown.replaceChildren();
+      stepShown = null;
       view = (Object.hasOwn(VIEWS, state.view) && can(state.view) ? VIEWS[state.view]! : VIEWS.breakdown!).make(shown, { state: () => state, change });
     }
+    // A slider that is let go says again what it said when it moved.
+    if (stepShown === step) return;
+    stepShown = step;
     view.show(step, question(state));
   }
 

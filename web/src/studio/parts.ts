@@ -1,37 +1,18 @@
 // What views share: tables, colours of the parts of a step, and answers that are asked for when a view is open.
-import { kindColour, seriesColour } from "../shared/colours";
+import { kindColour } from "../shared/colours";
 import { element, type Child } from "../shared/element";
 import { longBody, rowOf } from "../shared/rows";
 import { ask, Refused } from "./api";
 
 /** The colour of a part of a step, by its key in `parts_s` or its name in a timeline. */
 export function partColour(part: string): string {
-  switch (part) {
-    case "compute":
-    case "gemm":
-    case "GEMMs":
-      return kindColour("compute");
-    case "cpu":
-    case "attention":
-      return seriesColour(5);
-    case "other":
-    case "other kernels":
-      return kindColour("other");
-    case "communication":
-      return kindColour("communication");
-    case "idle":
-    case "waiting":
-    case "waiting for other ranks":
-      return kindColour("idle");
-    case "memory":
-    case "CPU and remote memory":
-      return kindColour("memory");
-    case "outside":
-      return seriesColour(6);
-    default:
-      return seriesColour(4);
-  }
+  return kindColour(PARTS[part] ?? part);
 }
+
+const PARTS: Record<string, string> = {
+  gemm: "compute", GEMMs: "compute", attention: "cpu", "other kernels": "other", waiting: "idle", "waiting for other ranks": "idle",
+  "CPU and remote memory": "memory", checkpoint: "memory",
+};
 
 /** A table that scrolls on its own where it is too wide; numbers are columns with a leading ">". */
 export function table(id: string, caption: string, columns: string[], rows: Child[][]): HTMLElement {
@@ -48,9 +29,35 @@ export function canvas(name: string, label: string): HTMLElement {
   return element("div", { class: `chart ${name}`, role: "img", "aria-label": label });
 }
 
+/** What the colours of a drawing mean; it wraps where a chart's own legend would hide its end behind arrows. */
+export function legend(place: HTMLElement) {
+  const list = place.appendChild(element("p", { class: "legend" }));
+  let shown: [string, () => string][] = [];
+  const say = () =>
+    list.replaceChildren(
+      ...shown.map(([name, colour]) => {
+        const mark = element("i");
+        mark.style.background = colour();
+        return element("span", {}, mark, name);
+      }),
+    );
+  const watch = new MutationObserver(say);
+  watch.observe(document.documentElement, { attributeFilter: ["data-theme"] });
+  return {
+    say: (entries: [string, () => string][]) => {
+      shown = entries;
+      say();
+    },
+    leave: () => watch.disconnect(),
+  };
+}
+
 /** Ask for an answer of the open view: the last question wins, and what takes long or is refused is said. */
-export function asking<T>(place: HTMLElement, path: string, shown: (found: T) => void) {
-  const said = place.appendChild(element("p", { class: "said", role: "status" }));
+export function asking<T>(drawing: HTMLElement, path: string, shown: (found: T) => void) {
+  const said = element("p", { class: "said", role: "status" });
+  drawing.before(said);
+  // Before there is an answer an empty chart is only in the way.
+  drawing.classList.add("empty");
   let mine: AbortController | null = null;
   return {
     said,
@@ -66,6 +73,7 @@ export function asking<T>(place: HTMLElement, path: string, shown: (found: T) =>
         const found = await ask<T>(path, question, now.signal);
         if (!now.signal.aborted) {
           said.textContent = "";
+          drawing.classList.remove("empty");
           shown(found);
         }
       } catch (error) {

@@ -1,7 +1,7 @@
 import { axis, chart, redraw, tooltip } from "../shared/charts";
 import { cssColour, seriesColour } from "../shared/colours";
 import { element } from "../shared/element";
-import { percent, size, time } from "../shared/numbers";
+import { percent, size, ticks, time } from "../shared/numbers";
 import { run, type Job, type Prediction, type Step } from "./api";
 import { canvas, table } from "./parts";
 import { dotted } from "./state";
@@ -56,15 +56,16 @@ export function plans(place: HTMLElement, around: Around) {
   const option = () => {
     const best = frontier(here.points);
     const capacity = here.result?.capacity_bytes;
+    const { step, top } = ticks(Math.max(...here.points.map((point) => point.needed_bytes)));
     return {
-      grid: { left: 8, right: 24, top: 36, bottom: 36, containLabel: true },
+      grid: { left: 8, right: 24, top: 52, bottom: 36, containLabel: true },
       legend: { top: 0, textStyle: { color: cssColour("--ink") } },
       tooltip: tooltip((each) => {
         const point = each.data.point as Point;
         return `${point.text}\nstep ${time(point.step_time_s)}, needs ${size(point.needed_bytes)}\nclick to use it`;
       }),
       xAxis: axis({ type: "value", scale: true, name: "step", nameLocation: "middle", nameGap: 24, axisLabel: { color: cssColour("--dim"), formatter: (value: number) => time(value), hideOverlap: true } }),
-      yAxis: axis({ type: "value", scale: true, axisLabel: { color: cssColour("--dim"), formatter: (value: number) => size(value) } }),
+      yAxis: axis({ type: "value", max: top, interval: step, name: "memory", nameLocation: "end", nameTextStyle: { color: cssColour("--dim"), align: "right" }, axisLabel: { color: cssColour("--dim"), formatter: (value: number) => size(value) } }),
       series: [
         {
           name: "simulated", type: "scatter", symbolSize: 9, itemStyle: { color: seriesColour(0), opacity: 0.8 },
@@ -85,6 +86,8 @@ export function plans(place: HTMLElement, around: Around) {
   });
   const draw = () => {
     drawing.dataset.points = String(here.points.length);
+    drawing.hidden = here.points.length === 0;
+    drawn.resize();
     redraw(drawn, option());
     const result = here.result;
     if (!result) return numbers.replaceChildren();

@@ -4,7 +4,7 @@ import { element } from "../shared/element";
 import { percent, time } from "../shared/numbers";
 import type { CustomSeriesRenderItemAPI, CustomSeriesRenderItemParams, CustomSeriesRenderItemReturn } from "../shared/echarts";
 import type { Step } from "./api";
-import { asking, canvas, partColour } from "./parts";
+import { asking, canvas, legend, partColour } from "./parts";
 
 interface Lane {
   name: string;
@@ -27,14 +27,15 @@ interface Found {
 export function timeline(place: HTMLElement) {
   place.append(element("p", { class: "dim" }, "Drag, pinch, or turn the wheel with Ctrl to zoom; the bar below shows which part is seen. Where there are too many nodes, a column is as high as the share of the time that they take."));
   const buttons = place.appendChild(element("p", { class: "row" }));
-  const legend = place.appendChild(element("p", { class: "legend" }));
+  const colours = legend(place);
+  colours.say(["GEMMs", "attention", "other kernels", "communication", "waiting for other ranks", "CPU and remote memory"].map((each) => [each, () => partColour(each)]));
   const about = place.appendChild(element("p", { id: "timeline-said" }));
   const drawing = place.appendChild(canvas("timeline", "Spans of time of each class of ranks"));
   let found: Found | null = null;
   let question: object = {};
   let window: [number, number] = [0, 0];
   let later = 0;
-  const answer = asking<Found>(place, "api/timeline", (given) => {
+  const answer = asking<Found>(drawing, "api/timeline", (given) => {
     found = given;
     if (!window[1]) window = [0, given.total_s];
     about.textContent = `Drawn is ${given.said}; ${given.classes.length === 1 ? "one class" : `${given.classes.length} classes`} of ranks${given.left_out ? `, ${given.left_out} more are left out` : ""}. The ranks of a class do the same, in three lanes: kernels, communication, and the CPU.`;
@@ -63,6 +64,7 @@ export function timeline(place: HTMLElement) {
     const rows = found.classes.flatMap((each) => each.lanes.map((lane, at) => ({ lane, label: at ? lane.name : each.name })));
     rows.reverse();
     const narrow = drawing.clientWidth < 600;
+    const label = (text: string) => (narrow ? text.split(" (")[0]! : text);
     const data: unknown[] = [];
     rows.forEach(({ lane }, at) => {
       for (const [from, to, kind, text] of lane.spans ?? []) {
@@ -85,7 +87,7 @@ export function timeline(place: HTMLElement) {
         return `${each.name}${share < 1 ? `, ${percent(share)} of this piece` : ""}\n${time(from)} to ${time(to)}: ${time(to - from)}`;
       }),
       xAxis: axis({ type: "value", min: 0, max: found.total_s, axisLabel: { color: cssColour("--dim"), formatter: (value: number) => time(value), hideOverlap: true } }),
-      yAxis: axis({ type: "category", data: rows.map((each) => each.label), axisTick: { show: false }, axisLabel: { color: cssColour("--dim"), width: narrow ? 70 : 135, fontSize: narrow ? 10 : 12, overflow: "truncate", interval: 0 } }),
+      yAxis: axis({ type: "category", data: rows.map((each) => label(each.label)), axisTick: { show: false }, axisLabel: { color: cssColour("--dim"), width: narrow ? 84 : 175, fontSize: narrow ? 10 : 12, overflow: "truncate", interval: 0 } }),
       dataZoom: [
         { type: "slider", xAxisIndex: 0, startValue: window[0], endValue: window[1], bottom: 8, height: 22, labelFormatter: (value: number) => time(value), textStyle: { color: cssColour("--dim") }, filterMode: "weakFilter" },
         { type: "inside", xAxisIndex: 0, startValue: window[0], endValue: window[1], zoomOnMouseWheel: "ctrl", filterMode: "weakFilter" },
@@ -98,17 +100,6 @@ export function timeline(place: HTMLElement) {
     const zoom = (drawn.getOption() as { dataZoom?: { startValue: number; endValue: number }[] }).dataZoom?.[0];
     if (zoom && (Math.abs(zoom.startValue - window[0]) > 1e-9 || Math.abs(zoom.endValue - window[1]) > 1e-9)) zoomed(zoom.startValue, zoom.endValue);
   });
-  const say = () =>
-    legend.replaceChildren(
-      ...["GEMMs", "attention", "other kernels", "communication", "waiting for other ranks", "CPU and remote memory"].map((each) => {
-        const mark = element("i");
-        mark.style.background = partColour(each);
-        return element("span", {}, mark, each);
-      }),
-    );
-  say();
-  const watch = new MutationObserver(say);
-  watch.observe(document.documentElement, { attributeFilter: ["data-theme"] });
   return {
     show: (_: Step, asked: object) => {
       question = asked;
@@ -117,7 +108,7 @@ export function timeline(place: HTMLElement) {
     },
     leave: () => {
       clearTimeout(later);
-      watch.disconnect();
+      colours.leave();
       answer.leave();
       drawn.dispose();
     },

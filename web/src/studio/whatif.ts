@@ -38,10 +38,11 @@ export function whatIf(place: HTMLElement, around: Around) {
         sorted.map((row) => {
           if (row.refused !== undefined) return [row.change, "–", "–", row.refused, null];
           const faster = row.gain!;
-          const mark = element("span", { class: faster > 0.002 && row.told_apart !== false ? "good" : "" }, `${Math.abs(faster) < 5e-5 ? "no effect" : `${faster > 0 ? "+" : "−"}${percent(Math.abs(faster))}`}${row.told_apart === false ? ", less than the model can tell" : ""}`);
+          const mark = element("span", { class: faster > 0.002 && row.told_apart !== false ? "good" : "" }, Math.abs(faster) < 5e-5 ? "no effect" : `${faster > 0 ? "+" : "−"}${percent(Math.abs(faster))}`,
+            row.told_apart === false ? element("span", { class: "remark" }, "less than the model can tell") : null);
           // Of a trace's memory nothing is known, and its kernels are not those of a plan.
           if (row.needed_bytes === undefined) return [row.change, time(row.step_time_s!), mark, "–", null];
-          const held = element("span", { class: row.fits === false ? "bad" : "" }, `${size(row.needed_bytes)}${row.fits === false ? " DOES NOT FIT" : ""}`);
+          const held = element("span", { class: row.fits === false ? "bad" : "" }, size(row.needed_bytes), row.fits === false ? element("span", { class: "remark" }, "DOES NOT FIT") : null);
           const button = element("button", { type: "button", "aria-label": `Try: ${row.change}` }, "Try");
           button.addEventListener("click", () => {
             // A change is one of the plan as it was run: what was chosen is kept beside it.

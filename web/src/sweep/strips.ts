@@ -17,6 +17,7 @@ export function strips(place: HTMLElement, around: Around, said: HTMLElement) {
   const { sweep, filter } = around;
   const goal = sweep.objectives[0]!;
   let drawnRows: number[][] = [];
+  const byGoal = Int32Array.from(sweep.ok).sort((one, other) => cost(goal, one) - cost(goal, other));
   // The fractional parts of multiples of the golden ratio: even, and the same every time.
   const spread = (row: number) => 0.6 * (((row * 0.6180339887) % 1) - 0.5);
   const across = () => Math.min(sweep.axes.length, place.clientWidth > 800 ? 4 : place.clientWidth > 420 ? 2 : 1);
@@ -37,6 +38,9 @@ export function strips(place: HTMLElement, around: Around, said: HTMLElement) {
       left: LEFT + wide * (at % columns), top: 24 + HIGH * Math.floor(at / columns), width: wide - 14, height: HIGH - 74,
     }));
     const all = values(sweep.ok);
+    const inside = new Uint8Array(sweep.count);
+    for (const row of filter.rows) inside[row] = 1;
+    const kept = byGoal.filter((row) => inside[row]);
     const shared = vertical.type === "log" ? {} : { min: all.reduce((a, b) => Math.min(a, b), Infinity), max: all.reduce((a, b) => Math.max(a, b), -Infinity), ...(all.length > 1 ? {} : ends) };
     return {
       tooltip: tooltip((params) => told(sweep, drawnRows[Number(params.seriesId.split("-")[1])]![params.dataIndex]!)),
@@ -58,8 +62,9 @@ export function strips(place: HTMLElement, around: Around, said: HTMLElement) {
         const on = { xAxisIndex: at, yAxisIndex: at };
         const best: (number | null)[][] = [];
         const middle: (number | null)[][] = [];
-        axis.values.forEach((_, code) => {
-          const rows = filter.rows.filter((row) => axis.codes[row] === code).sort((one, other) => cost(goal, one) - cost(goal, other));
+        const ofCode: number[][] = axis.values.map(() => []);
+        for (const row of kept) ofCode[axis.codes[row]!]?.push(row);
+        ofCode.forEach((rows, code) => {
           if (!rows.length) return;
           const [first, half] = values([rows[0]!, rows[Math.floor((rows.length - 1) / 2)]!]) as [number, number];
           best.push([code - 0.4, first], [code + 0.4, first], [null, null]);

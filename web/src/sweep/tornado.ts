@@ -66,7 +66,7 @@ export function tornado(place: HTMLElement, around: Around, which: HTMLSelectEle
       yAxis: styled({ type: "category", data: found.map((one) => `${cut(one.axis.name)} = ${cut(valueText(one.axis, base))}`), splitLine: { show: false } }),
       series: [
         { ...side("better", seriesColour(0)), markLine: { silent: true, symbol: "none", label: { show: false }, lineStyle: { color: cssColour("--dim"), type: "solid" }, data: base < 0 ? [] : [{ xAxis: middle }] } },
-        side("worse", seriesColour(4)),
+        side("worse", seriesColour(1)),
       ],
     };
   };

@@ -12,7 +12,6 @@ import numpy as np
 
 from armillary.base.errors import InputError
 from armillary.collective.demand import plain
-from armillary.engine.common import network
 from armillary.engine.common.items import MEMORY_OPERATIONS
 from armillary.engine.common.network import FRACTION_BITS, CollectiveCall, Communicator, node_size
 from armillary.platform.collectives import FitChoice
@@ -49,8 +48,10 @@ def time_of(choice: FitChoice, operation: str, per_node: int, nodes: int, size: 
     Raises:
         InputError: see `fit_of`.
     """
-    fit_of(choice)
-    return _time(*_source(choice), operation, per_node, nodes, size)
+    try:
+        return _time(*_source(choice), operation, per_node, nodes, size)
+    except InputError as error:
+        raise InputError(f"{choice.source}: {error}" if choice.source else str(error)) from error
 
 
 @lru_cache(maxsize=1 << 14)
@@ -94,8 +95,6 @@ def timed(call: CollectiveCall, comm: Communicator, platform: Platform) -> Colle
     # A fit measured whole groups; a call that leaves dimensions out is none of its cases.
     if used is not None and not all(d < len(used) and used[d] for d in spanned(comm, platform)):
         return None
-    # Members per node: a fit is by the largest number in one node and the number of nodes.
-    counts = np.unique(comm.members // node_size(platform), return_counts=True)[1]
     size, operation = call.size, plain(call.operation)
     # Measurements state the size of the result, traces that of one member's part.
     if operation == "all-gather":
@@ -104,7 +103,7 @@ def timed(call: CollectiveCall, comm: Communicator, platform: Platform) -> Colle
     if call.splits:
         matrix = np.array(call.splits, np.int64)
         size = int(max(matrix.sum(axis=0).max(), matrix.sum(axis=1).max()))
-    return time_of(choice, operation, int(counts.max()), len(counts), size)
+    return time_of(choice, operation, *comm.in_nodes(node_size(platform)), size)
 
 
 def crosses_host(call: CollectiveCall, comm: Communicator, platform: Platform) -> bool:
@@ -144,9 +143,4 @@ def busy(ns: float, platform: Platform, dim: int) -> Fraction:
 
 def spanned(comm: Communicator, platform: Platform) -> list[int]:
     """Return the dimensions in which members of a communicator differ, innermost first."""
-    strides = network.strides(platform.dimensions)
-    return [
-        d
-        for d, (dimension, stride) in enumerate(zip(platform.dimensions, strides, strict=True))
-        if np.ptp(comm.members // stride % dimension.size)
-    ]
+    return [d for d, places in enumerate(comm.positions(platform.dimensions)) if len(places) > 1]

@@ -195,6 +195,7 @@ class Communicator:
     members: NDArray[np.int64]
     world: bool
     _positions: dict[tuple[int, ...], list[tuple[int, ...]]] = field(default_factory=dict, repr=False)
+    _in_nodes: dict[int, tuple[int, int]] = field(default_factory=dict, repr=False)
 
     def positions(self, dimensions: tuple[Dimension, ...]) -> list[tuple[int, ...]]:
         """Return where in each dimension its members are, ascending."""
@@ -207,6 +208,13 @@ class Communicator:
                 there[self.members // stride % size] = True
                 self._positions[key].append(tuple(np.flatnonzero(there).tolist()))
         return self._positions[key]
+
+    def in_nodes(self, size: int) -> tuple[int, int]:
+        """Return how many members the fullest node of `size` NPUs has, and how many nodes have members."""
+        if size not in self._in_nodes:
+            counts = np.unique(self.members // size, return_counts=True)[1]
+            self._in_nodes[size] = int(counts.max()), len(counts)
+        return self._in_nodes[size]
 
 
 class Communicators:

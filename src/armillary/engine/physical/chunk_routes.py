@@ -76,7 +76,11 @@ class ChunkRoutes:
 
     def at(self, positions: Sequence[tuple[int, ...]]) -> ChunkRoutes:
         """Return it for members at other positions in each dimension, which must cost the same."""
-        routes = tuple(tuple(phase.at(positions[phase.dim]) for phase in route) for route in self.routes)
+        # A fitted collective is one phase of all members, wherever they are.
+        routes = tuple(
+            tuple(phase if phase.dim < 0 else phase.at(positions[phase.dim]) for phase in route)
+            for route in self.routes
+        )
         found = ChunkRoutes(routes, self.chunks, self.choices)
         vars(found)["stripped"] = self.stripped
         return found
@@ -117,9 +121,11 @@ def last_latency(chunk_routes: ChunkRoutes, ticks: Callable[[PhysicalPhase, int]
 def place_of(call: CollectiveCall, comm: Communicator, platform: Platform) -> tuple[int, ...] | None:
     """Return what the chunk routes of a call depend on of its members: how many places they take in each dimension.
 
-    None: where these are, or what their node is, may matter, too. Behind a switch every place is like every other.
+    None: where these are, or what their node is, may matter, too. Behind a switch every place is like every other. A
+    fit is by the members in a node and the nodes, which follow; which NICs they are near to does not.
     """
-    if call.splits or call.operation in MEMORY_OPERATIONS or platform.collectives.fit:
+    fit = platform.collectives.fit
+    if call.splits or call.operation in MEMORY_OPERATIONS or (fit and fit.host):
         return None
     places = tuple(map(len, comm.positions(platform.dimensions)))
     if prod(places) != len(comm.members) or len(comm.members) < 2:

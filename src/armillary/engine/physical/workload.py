@@ -255,8 +255,13 @@ class PhysicalWorkload(ABC):
             return []
         from armillary.engine.physical.fitted import fit_warnings
 
-        calls = ((call, self.comms.get(call.comm)) for call in self.calls)
-        return fit_warnings(self.platform, calls, self._message_sizes())
+        # What takes as many places in each dimension is known, or too fast, alike.
+        calls: dict[object, tuple[CollectiveCall, Communicator]] = {}
+        for call in self.calls:
+            comm = self.comms.get(call.comm)
+            place = place_of(call, comm, self.platform)
+            calls.setdefault((call.anywhere, place) if place else call, (call, comm))
+        return fit_warnings(self.platform, calls.values(), self._message_sizes())
 
     def root_warnings(self) -> list[str]:
         """Return a warning about collectives that take the time of one with another root."""

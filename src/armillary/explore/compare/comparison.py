@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from armillary.base.errors import InputError
 from armillary.base.kinds import check_kinds
@@ -19,6 +20,9 @@ from armillary.report.page.shown import Shown
 from armillary.report.page.tracks import tracks_beside
 from armillary.report.table import ResultTable
 from armillary.report.time_breakdown import TITLES
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Already rows of the table of times, in ticks instead of seconds.
 _IN_TERMS = ("step_time", "compute", "communication", "waiting", "idle")
@@ -70,6 +74,22 @@ class Comparison(Shown):
                 for term in self.terms.parts
             ],
         )
+
+    @property
+    def step_time(self) -> tuple[float, ...]:
+        """Of each side, in s."""
+        return tuple(ns * 1e-9 for ns in self.terms.total.ns)
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure | None:
+        """Draw a waterfall into a .png, .svg or .pdf file, or return matplotlib's figure.
+
+        Raises:
+            InputError: there are more than two sides, matplotlib is not installed, the suffix is another, or the file
+                cannot be written.
+        """
+        from armillary.explore.compare.waterfall import waterfall
+
+        return waterfall(headline(self), [side.name for side in self.sides], self.terms, path)
 
     @property
     def title(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from armillary.base.units import format_time
@@ -117,8 +116,3 @@ def _signed(ns: float) -> str:
 
 def _ratio(before: float, after: float) -> str:
     return percent(after - before, abs(before))
-
-
-def short_side(name: str) -> str:
-    """Return the last part of a path."""
-    return Path(name).name
