@@ -6,8 +6,10 @@ from armillary.base.allowed import how_to_raise, limit
 from armillary.base.errors import InputError
 from armillary.base.units import format_count
 
-MOST_JOBS = 100_000
-"""Jobs of a study, repetitions included: each is placed and reported."""
+MOST_JOBS = 10_000
+"""Jobs of a study, repetitions included: each is placed and reported, which takes 2.5 ms."""
+MOST_PAIRS = 4_000_000
+"""Pairs of jobs that are on an NPU at once, each of which is named in the result: 0.5 GB."""
 MOST_RECORDED = 2_000_000
 """Nodes that a converter makes one by one: 10 s of them, and 3 GB."""
 MOST_EVENTS = 10_000_000_000

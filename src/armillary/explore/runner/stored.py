@@ -80,7 +80,7 @@ def _computed(base: sqlite3.Connection) -> str:
     for kind, name, table, page, text in rows.fetchall():
         if table not in _NEEDED:
             continue
-        computes = kind in ("view", "trigger") or not page or _COMPUTES.search(text)
+        computes = kind in ("view", "trigger") or not page or bool(_COMPUTES.search(text))
         if kind == "index" and not computes:
             columns = base.execute("SELECT cid FROM pragma_index_xinfo(?)", (name,))
             computes = any(number == _EXPRESSION for (number,) in columns.fetchall())
