@@ -16,6 +16,8 @@ MOST_EVENTS = 10_000_000_000
 """Events of a network that moves messages or packets, by their estimate: 40 minutes."""
 MOST_CHUNKS = 1_000_000
 """Chunks of a collective: each goes through all its phases."""
+MOST_ENTRIES = 1_000
+"""Entries each of vary, let, where and objectives of a sweep: all are looked at for every point."""
 MOST_POINTS = 10_000_000
 """Points of a sweep, each of which is looked at: 1 to 3 hours of one core before the first is simulated."""
 MOST_TRIALS = 100_000

@@ -16,7 +16,7 @@ from armillary.base.hints import show
 from armillary.base.json_text import json_within
 from armillary.base.reading import MOST_TEXT
 from armillary.explore.runner.salvage import Salvaged, salvage, seal
-from armillary.explore.sweep.point import Row, Status
+from armillary.explore.sweep.point import MOST_NUMBER, Row, Status
 
 APPLICATION = 0x41524D4C
 """SQLite's `application_id` of our stores: "ARML"."""
@@ -136,7 +136,7 @@ def _row(
     numbers = (seconds, *found.values(), *(each for each in known.values() if isinstance(each, int | float)))
     if not all(isinstance(each, str) for each in texts) or status not in get_args(Status):
         raise TypeError("a text, or a status, is none")
-    if not all(isinstance(each, int | float) and abs(each) < 1e300 for each in numbers):
+    if not all(isinstance(each, int | float) and abs(each) < MOST_NUMBER for each in numbers):
         raise TypeError("a number is none")
     if any(isinstance(each, list | dict) for each in known.values()):
         raise TypeError("a value is none")
