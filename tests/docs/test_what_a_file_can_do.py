@@ -38,8 +38,8 @@ CHECKED = "its text has been read and bounded, or is our own"
 MAY = {
     "base/__init__.py": OURS, "__init__.py": OURS, "base/accessors.py": OURS, "base/checked.py": OURS,
     "base/extension.py": "installed packages, by name", "base/jit.py": OURS, "base/page.py": OURS,
-    "base/kernel_files.py": "the user's own cache, if its seal is whole",
-    "base/own_files.py": "files that only the user can have written", "base/patience.py": "the user's own cache",
+    "base/kernel_files.py": "the user's own cache, if nobody else can have written it",
+    "base/patience.py": "the user's own cache",
     "base/machine_code.py": "the compiler's own modules",
     "base/pictures.py": OURS, "base/spans.py": "the compiler's own modules",
     "capture/checkpoints.py": "an installed package, by name",

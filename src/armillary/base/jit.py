@@ -48,8 +48,7 @@ from types import ModuleType
 from typing import Any, Literal, TypeVar
 
 from armillary.base.errors import InputError
-from armillary.base.kernel_files import KernelFiles
-from armillary.base.own_files import cache_home, make_own
+from armillary.base.kernel_files import KernelFiles, cache_home, make_own
 
 Mode = Literal["compiled", "interpreted"]
 F = TypeVar("F", bound=Callable[..., Any])

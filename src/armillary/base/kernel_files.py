@@ -3,25 +3,31 @@
 Numba keeps an index per function, and numbers its files. A damaged index causes a traceback until somebody deletes it;
 damaged machine code crashes the process. If two processes add to one index at the same time, one may find the other's
 code under its number. Here the name of a file identifies its code, and its first bytes are a hash of the rest: a file
-that does not match is deleted, and the kernel is compiled again. A hash does not tell who wrote a file, and code is
-run: see `own_files`.
+that does not match is deleted, and the kernel is compiled again.
+
+A hash tells that a file is whole, not who wrote it, and code is run. So folders of code are made for their owner alone,
+and a file is taken only if it, and every folder from the root of the code down to it, belongs to this user or the
+superuser and nobody else can write to it. Where permissions mean nothing (Windows), a user's folders are their own.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 import pickle
+import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from armillary.base.errors import InputError
 from armillary.base.files import replacing
-from armillary.base.own_files import make_own, read_own
 
 SUFFIX = ".code"
 """Of files of machine code that runs without Numba, see `machine_code`; those of Numba end in ``.nbc``."""
 _SEAL = hashlib.sha256().digest_size
+_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class KernelFiles:
@@ -87,3 +93,76 @@ class KernelFiles:
         """Forget all code of the function."""
         for path in self._folder.glob(f"{self._name}.*{self._suffix}"):
             path.unlink(missing_ok=True)
+
+
+def cache_home() -> Path:
+    """Return the folder that holds what we keep between runs; as the standard says, a relative one is none."""
+    given = Path(os.environ.get("XDG_CACHE_HOME") or "")
+    return (given if given.is_absolute() else Path("~/.cache").expanduser()) / "armillary"
+
+
+def make_own(folder: Path, root: Path) -> None:
+    """Make a folder, and those above it down from `root`, that nobody else can write to.
+
+    Raises:
+        PermissionError: one of them belongs to somebody else.
+        OSError: it cannot be made.
+    """
+    root.parent.mkdir(parents=True, exist_ok=True)
+    for each in _down(folder, root):
+        each.mkdir(0o700, exist_ok=True)
+        if (
+            not _is_own(each.lstat(), stat.S_IFDIR)
+            and os.name == "posix"
+            and each.lstat().st_uid == os.geteuid()
+        ):
+            # Made by another program, for a group.
+            each.chmod(0o700)
+    if not is_own(folder, root):
+        raise PermissionError(errno.EPERM, "others can write there", str(folder))
+
+
+def is_own(folder: Path, root: Path) -> bool:
+    """Tell whether nobody else can write to a folder, nor to those above it down from `root`."""
+    try:
+        return all(_is_own(each.lstat(), stat.S_IFDIR) for each in _down(folder, root))
+    except OSError:
+        return False
+
+
+def read_own(path: Path, root: Path) -> bytes | None:
+    """Return what a file holds; None: there is none that only this user can have written."""
+    if not is_own(path.parent, root):
+        return None
+    try:
+        # A pipe would wait, and a link may lead anywhere.
+        flags = (
+            os.O_RDONLY
+            | getattr(os, "O_NONBLOCK", 0)
+            | getattr(os, "O_NOFOLLOW", 0)
+            | getattr(os, "O_BINARY", 0)
+        )
+        with os.fdopen(os.open(path, flags), "rb") as file:
+            return file.read() if _is_own(os.fstat(file.fileno()), stat.S_IFREG) else None
+    except OSError:
+        return None
+
+
+def is_own_file(path: Path, root: Path) -> bool:
+    """Tell whether a file, and the folders above it down from `root`, are such that nobody else can write to them."""
+    try:
+        return is_own(path.parent, root) and _is_own(path.lstat(), stat.S_IFREG)
+    except OSError:
+        return False
+
+
+def _down(folder: Path, root: Path) -> list[Path]:
+    """Return the folders from `root` down to `folder`."""
+    inner = folder.relative_to(root).parts
+    return [root.joinpath(*inner[:count]) for count in range(len(inner) + 1)]
+
+
+def _is_own(found: os.stat_result, kind: int) -> bool:
+    if stat.S_IFMT(found.st_mode) != kind:
+        return False
+    return os.name != "posix" or (found.st_uid in (os.geteuid(), 0) and not found.st_mode & _OTHERS)

@@ -17,7 +17,7 @@ from typing import Any
 
 from armillary.base.errors import ArmillaryError, InputError
 from armillary.base.files import replacing
-from armillary.base.own_files import cache_home, is_own_file, make_own
+from armillary.base.kernel_files import cache_home, is_own_file, make_own
 from armillary.base.reading import read_plain
 
 SOURCE = Path(__file__).with_name("fake_cuda.cc")

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from armillary.base.kernel_files import KernelFiles
-from armillary.base.own_files import cache_home, is_own_file, make_own, read_own
+from armillary.base.kernel_files import KernelFiles, cache_home, is_own_file, make_own, read_own
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
 STRANGER = 4711
