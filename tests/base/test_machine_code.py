@@ -148,6 +148,17 @@ def test_what_calls_python_is_not_kept(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(f"*{SUFFIX}"))
 
 
+def test_an_older_library_that_cannot_make_it_keeps_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import llvmlite.binding
+
+    # It has another pass of this purpose, of another name.
+    monkeypatch.delattr(llvmlite.binding.ModulePassManager, "add_global_dead_code_eliminate_pass")
+    assert Entry(tmp_path, "one", compiled(one))(2) == 6
+    assert not list(tmp_path.glob(f"*{SUFFIX}"))
+
+
 def test_damaged_code_is_made_again(tmp_path: Path) -> None:
     Entry(tmp_path, "one", compiled(one))(2)
     (file,) = tmp_path.glob(f"*{SUFFIX}")

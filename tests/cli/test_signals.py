@@ -132,21 +132,32 @@ def lives(process: int) -> bool:
         return False
 
 
-def test_a_library_may_make_another_error_of_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("stop", "made"),
+    [
+        (signal.SIGTERM, "ValueError"),
+        (signal.SIGTERM, "OSError"),
+        (signal.SIGINT, "ValueError"),
+        (signal.SIGINT, "OSError"),
+    ],
+)
+def test_a_library_may_make_another_error_of_it(tmp_path: Path, stop: signal.Signals, made: str) -> None:
     """As pydantic does if the signal comes while it builds a model."""
     program = tmp_path / "made.py"
     program.write_text(
         "import os, signal, time\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from unittest.mock import patch\n"
         "from armillary.cli import LazyGroup, main\n"
         "def invoke(*_):\n"
         "    try:\n"
-        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        f"        os.kill(os.getpid(), {int(stop)})\n"
         "        time.sleep(10)\n"
         "    except BaseException as error:\n"
-        "        raise ValueError('Error building validator') from error\n"
+        f"        raise {made}('Error building validator') from error\n"
         "with patch.object(LazyGroup, 'invoke', invoke):\n"
         "    main(['check'])\n"
     )
     found = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
-    assert (found.returncode, found.stderr) == (143, "armillary: ended by SIGTERM\n")
+    said = "interrupted" if stop is signal.SIGINT else "ended by SIGTERM"
+    assert (found.returncode, found.stderr) == (128 + stop, f"armillary: {said}\n")

@@ -264,3 +264,21 @@ def test_groups_and_ranks_are_those_of_the_job() -> None:
         simulate_jobs([PlacedJob("a", all_reduce(), range(8))], replace(LINE, groups={1: (0, 1)}))
     with pytest.raises(InputError, match=r"job 'b': there is no such job; expected one of \['a'\]"):
         simulate_jobs([PlacedJob("a", all_reduce(), range(8))], LINE)["b"]
+
+
+def test_jobs_that_meet_are_named_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [
+        PlacedJob(f"j{k}", all_reduce(ranks=2), npus)
+        for k, npus in enumerate(([0, 1], [1, 2], [0, 1], [4, 5]))
+    ]
+    found = simulate_jobs(jobs, LINE)
+    assert [run.shares for run in found.jobs] == [
+        {"j1": 1, "j2": 2},
+        {"j0": 1, "j2": 1},
+        {"j0": 2, "j1": 1},
+        {},
+    ]
+    assert [run.timeline.info["groups"] for run in found.jobs] == [{"0": 2}] * 4
+    monkeypatch.setattr("armillary.engine.multi_job.MOST_PAIRS", 5)
+    with pytest.raises(InputError, match="pairs of them that are on an NPU at once: 6 of them"):
+        simulate_jobs(jobs, LINE)

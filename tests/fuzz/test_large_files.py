@@ -109,3 +109,44 @@ def test_nodes_of_a_log_at_once(tmp_path: Path) -> None:
     words = "chakra timeline_visualizer --input_filename sim.log --output_filename x.json"
     status, said = call([*words.split(), "--num_npus", "1", "--npu_frequency", "1"], tmp_path)
     assert status == 0 and "100,000 nodes" in said, said[-300:]
+
+
+MANY = 200_000
+SWEEP = (
+    "study: {workload: {collective: all-reduce, size: 1 MiB}, platform: {network: [{name: a, topology: Ring, size: 4, "
+    "bandwidth: 50 GB/s, latency: 1 us}], npu: {memory: {bandwidth: 2 TB/s}}}}\nvary: {workload.size: [1 MiB]}\n"
+)
+JOB = "workload: {collective: all-reduce, size: 1 KiB}"
+MACHINE = (
+    "platform: {network: [{name: a, topology: Switch, size: 300000, bandwidth: 1 GB/s, latency: 1 us}], "
+    "npu: {memory: {bandwidth: 2 TB/s}}}\n"
+)
+WIDE = {
+    "columns": (
+        "serve llama-3.1-8b --machine 1xh100 --load r.csv",
+        "r.csv",
+        lambda: ",".join(f"c{i}" for i in range(MANY)) + "\n" + ",".join("1" * MANY) + "\n",
+        "no 'arrival_s'",
+    ),
+    "derived values": (
+        "sweep w.yaml --store s.db",
+        "w.yaml",
+        lambda: f"{SWEEP}let: {{{', '.join(f'x{i}: x{i + 1}' for i in range(50_000))}}}\n",
+        "expected at most 1,000",
+    ),
+    "NPUs of a job": (
+        "run j.yaml --json x.json",
+        "j.yaml",
+        lambda: f"jobs: [{{npus: [{', '.join(map(str, (*range(MANY), 0)))}], {JOB}}}]\n{MACHINE}",
+        "NPU 0 is given twice",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WIDE)
+def test_many_names(tmp_path: Path, name: str) -> None:
+    words, file, content, says = WIDE[name]
+    (tmp_path / file).write_text(content())
+    status, said = call(words.split(), tmp_path)
+    assert (status, len(said.splitlines())) == (2, 1) and says in said, said[-300:]

@@ -112,6 +112,16 @@ def test_in_a_lane_intervals_are_disjoint_or_nested(pairs):
         for j, (c, d) in enumerate(spans[:i]):
             if lane[i] == lane[j]:
                 assert d <= a or b <= c or c <= a <= b <= d
+    # The first lane that takes it: nothing is gained by another.
+    for i, (a, b) in enumerate(spans):
+        for other in range(lane[i]):
+            inside = [d for j, (_, d) in enumerate(spans[:i]) if lane[j] == other and d > a]
+            assert inside and b > inside[-1]
+
+
+def test_intervals_that_all_overlap_take_a_lane_each() -> None:
+    count = 60_000  # squared, minutes
+    assert nested_lanes(list(range(count)), list(range(count, 2 * count))) == list(range(count))
 
 
 def test_perfetto_reads_it(tmp_path, trace_processor):

@@ -6,14 +6,18 @@ from armillary.base.allowed import how_to_raise, limit
 from armillary.base.errors import InputError
 from armillary.base.units import format_count
 
-MOST_JOBS = 100_000
-"""Jobs of a study, repetitions included: each is placed and reported."""
+MOST_JOBS = 10_000
+"""Jobs of a study, repetitions included: each is placed and reported, which takes 2.5 ms."""
+MOST_PAIRS = 4_000_000
+"""Pairs of jobs that are on an NPU at once, each of which is named in the result: 0.5 GB."""
 MOST_RECORDED = 2_000_000
 """Nodes that a converter makes one by one: 10 s of them, and 3 GB."""
 MOST_EVENTS = 10_000_000_000
 """Events of a network that moves messages or packets, by their estimate: 40 minutes."""
 MOST_CHUNKS = 1_000_000
 """Chunks of a collective: each goes through all its phases."""
+MOST_ENTRIES = 1_000
+"""Entries each of vary, let, where and objectives of a sweep: all are looked at for every point."""
 MOST_POINTS = 10_000_000
 """Points of a sweep, each of which is looked at: 1 to 3 hours of one core before the first is simulated."""
 MOST_TRIALS = 100_000

@@ -57,9 +57,11 @@ def check_columns(path: str | os.PathLike[str], line: int, header: Sequence[str]
         InputError: two have one name.
     """
     names = [name.strip() for name in header]
-    twice = next((name for at, name in enumerate(names) if name and name in names[:at]), None)
-    if twice is not None:
-        raise InputError(f"{path}:{line}: column '{twice}' is given twice, expected each once")
+    seen: set[str] = set()
+    for name in names:
+        if name and name in seen:
+            raise InputError(f"{path}:{line}: column '{name}' is given twice, expected each once")
+        seen.add(name)
 
 
 def check_width(path: str | os.PathLike[str], line: int, row: Sequence[str], header: Sequence[str]) -> None:

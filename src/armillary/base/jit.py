@@ -21,10 +21,10 @@ need more room than available, a kernel sets its status to `GROW` with the amoun
 longer arrays and continues where it stopped. The amount of memory has no effect on ticks. `armillary.base.checked`
 tests all of this.
 
-The cache is in `$XDG_CACHE_HOME/armillary` or `~/.cache/armillary`. If that folder is not writable, nothing is cached,
-not even next to the sources, where Numba would put it. A damaged cache file is deleted, and its kernel is compiled
-again (`armillary.base.kernel_files`). Code of our own kernels is kept a second time, in a form that runs without Numba
-(`armillary.base.machine_code`).
+The cache is in `$XDG_CACHE_HOME/armillary` or `~/.cache/armillary`. If that folder is not writable, or others can write
+to it, nothing is cached, not even next to the sources, where Numba would put it. A damaged cache file is deleted, and
+its kernel is compiled again (`armillary.base.kernel_files`). Code of our own kernels is kept a second time, in a form
+that runs without Numba (`armillary.base.machine_code`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, TypeVar
 
-from armillary.base.kernel_files import KernelFiles
+from armillary.base.errors import InputError
+from armillary.base.kernel_files import KernelFiles, cache_home, make_own
 
 Mode = Literal["compiled", "interpreted"]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -59,6 +60,8 @@ _variant = ""
 _checking = ContextVar("checking", default=False)
 _HOME = Path(__file__).parents[1]
 _SOURCES = ("*_kernel.py", "layout.py", "*_layout.py")
+SETTINGS = ".numba_config.yaml"
+"""Which Numba reads when it is imported, and at its every use."""
 _WARNED = "ARMILLARY_CACHE_WARNED"
 """Environment variable that is set once the user has been warned that kernels cannot be cached; children inherit it."""
 
@@ -146,9 +149,10 @@ class _Entries(ModuleType):
         from armillary.base.machine_code import Entry
 
         self._of = name, variant
-        folder = cache_folder() / variant
+        root = cache_folder()
         for each in entries:
-            code = Entry(folder, f"{name.rpartition('.')[2]}.{each}", partial(self.__getattr__, each))
+            known = f"{name.rpartition('.')[2]}.{each}"
+            code = Entry(root / variant, known, partial(self.__getattr__, each), root)
             setattr(self, each, code)
 
     def __getattr__(self, name: str) -> Any:
@@ -197,6 +201,8 @@ def _load(name: str, mode: Mode, variant: str) -> ModuleType:
         mine = _Loading()
         _loading.append(mine)
         try:
+            if mode == "compiled":
+                _check_settings()
             if is_checking():
                 _execute_checked(module, spec.origin)
             elif mode == "interpreted":
@@ -223,6 +229,15 @@ def _load(name: str, mode: Mode, variant: str) -> ModuleType:
     if _loading and key in _loaded:
         _loading[-1].sources |= _loaded[key].sources
     return sys.modules[key]
+
+
+def _check_settings() -> None:
+    """Refuse to import Numba where a file of the current folder, whoever wrote it, would tell Numba what to do."""
+    if "numba" not in sys.modules and Path(SETTINGS).exists():
+        raise InputError(
+            f"{SETTINGS}: Numba would take its settings from this file of the current folder, expected none (Armillary "
+            "takes only those of NUMBA_… variables)"
+        )
 
 
 def is_loaded(name: str, mode: Mode, variant: str = "") -> bool:
@@ -290,8 +305,7 @@ def cache_folder(sources: Iterable[Path] = ()) -> Path:
     for source in sorted(sources):
         digest.update(os.fsencode(source))
         digest.update(source.read_bytes())
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    return home / "armillary" / f"kernels-{digest.hexdigest()[:16]}"
+    return cache_home() / f"kernels-{digest.hexdigest()[:16]}"
 
 
 @cache
@@ -351,13 +365,14 @@ def _keep(loading: _Loading, variant: str) -> None:
     if not loading.entries:
         return
     numba: Any = importlib.import_module("numba")
-    folder = cache_folder(loading.sources) / variant
+    root = cache_folder(loading.sources)
+    folder = root / variant
     if is_checking():
         # What is compiled follows from that source, too.
         made = hashlib.sha256(Path(__file__).with_name("checked.py").read_bytes()).hexdigest()
         folder = folder / f"checked-{made[:16]}"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_own(folder, root)
         # Permissions do not tell all (read-only mounts, quotas); to write is the sure test.
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
@@ -370,7 +385,7 @@ def _keep(loading: _Loading, variant: str) -> None:
         for entry in loading.entries:
             entry.enable_caching()
             # Numba says where; how is ours, see `kernel_files`.
-            entry._cache._cache_file = _Kept(entry._cache, numba.__version__)
+            entry._cache._cache_file = _Kept(entry._cache, numba.__version__, root)
     finally:
         numba.config.CACHE_DIR = before
 
@@ -378,8 +393,8 @@ def _keep(loading: _Loading, variant: str) -> None:
 class _Kept(KernelFiles):
     """Warns of what cannot be kept."""
 
-    def __init__(self, cache: Any, version: str) -> None:
-        super().__init__(Path(cache.cache_path), cache._impl.filename_base, version)
+    def __init__(self, cache: Any, version: str, root: Path) -> None:
+        super().__init__(Path(cache.cache_path), cache._impl.filename_base, version, root=root)
 
     def save(self, key: object, data: object) -> None:
         """Keep the code of a signature, or warn."""

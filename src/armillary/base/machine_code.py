@@ -13,6 +13,7 @@ import importlib
 import importlib.util
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,6 @@ def usable() -> bool:
     """Tell whether machine code may stand for Numba: nothing tells Numba to do anything unusual."""
     return (
         not any(name.startswith("NUMBA_") for name in os.environ)
-        and not Path(".numba_config.yaml").exists()
         and importlib.util.find_spec("llvmlite") is not None
     )
 
@@ -49,15 +49,18 @@ def usable() -> bool:
 class Entry:
     """A kernel function: machine code of an earlier process, or what Numba makes of it."""
 
-    def __init__(self, folder: Path, name: str, compiled: Callable[[], Code]) -> None:
+    def __init__(
+        self, folder: Path, name: str, compiled: Callable[[], Code], root: Path | None = None
+    ) -> None:
         """Look for code in a folder.
 
         Args:
             folder: Where it is kept, by sources and variant.
             name: Of the function.
             compiled: Returns what Numba makes of it.
+            root: See `KernelFiles`.
         """
-        self._files = KernelFiles(folder, name, repr(_versions()), SUFFIX)
+        self._files = KernelFiles(folder, name, repr(_versions()), SUFFIX, root)
         self._compiled = compiled
         self._known: dict[tuple[object, ...], Code] = {}
 
@@ -79,8 +82,10 @@ class Entry:
         compiled: Any = self._compiled()
         types = tuple(map(compiled.typeof_pyval, arguments))
         compiled.compile(types)
-        if found := _bare(compiled.overloads[types]):
-            self._files.save(kinds, found)
+        # Much here is Numba's own business: another version may lack or change it, and works as it is.
+        with suppress(AttributeError):
+            if found := _bare(compiled.overloads[types]):
+                self._files.save(kinds, found)
         return compiled  # type: ignore[no-any-return]
 
 
@@ -112,15 +117,17 @@ def _kind(argument: Any) -> object:
 
 
 def _bare(made: Any) -> tuple[str, list[str], bytes] | None:
-    """Return the name, the types of results and the object code of a compiled function that needs nothing of Numba."""
+    """Return the name, the types of results and the object code of a compiled function that needs nothing of Numba.
+
+    Raises:
+        AttributeError: this version of Numba or llvmlite has not what it takes.
+    """
     results = _results(made.fndesc.restype)
     library = made.library
-    module = getattr(library, "_final_module", None)
-    if results is None or module is None:
+    module = library._final_module
+    if results is None:
         return None
     llvm: Any = importlib.import_module("llvmlite.binding")
-    if not hasattr(llvm, "create_new_module_pass_manager"):
-        return None
     name, machine = made.fndesc.llvm_func_name, library.codegen._tm
     alone = llvm.parse_bitcode(module.as_bitcode())
     for each in (*alone.functions, *alone.global_variables):

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from armillary.base.errors import ArmillaryError, InputError
-from armillary.base.files import make_folder, replacing
+from armillary.base.files import replacing
+from armillary.base.kernel_files import cache_home, is_own_file, make_own
 from armillary.base.reading import read_plain
 
 SOURCE = Path(__file__).with_name("fake_cuda.cc")
@@ -72,9 +73,10 @@ def library(torch: Any) -> Path:
     key = hashlib.sha256(read_plain(SOURCE) + f"{torch.__version__} {torch.__file__}".encode()).hexdigest()[
         :16
     ]
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    target = home / "armillary" / f"capture-{torch.__version__}-{key}.so"
-    if target.exists():
+    folder = cache_home() / f"capture-{torch.__version__}-{key}"
+    target = folder / "library.so"
+    # What is loaded is run.
+    if is_own_file(target, folder):
         return target
     compiler = next(
         (found for name in (os.environ.get("CXX", ""), *COMPILERS) if name and (found := shutil.which(name))),
@@ -86,9 +88,15 @@ def library(torch: Any) -> Path:
             f"{', '.join(COMPILERS)} on the PATH (`apt-get install g++`, `dnf install gcc-c++`) or in CXX"
         )
     headers, libraries = Path(torch.__file__).parent / "include", Path(torch.__file__).parent / "lib"
-    make_folder(target.parent)
+    try:
+        make_own(folder, folder)
+    except OSError as error:
+        raise InputError(
+            f"{folder}: cannot be made ({error.strerror or error}), expected a cache that only you can write to; "
+            "XDG_CACHE_HOME says where it is"
+        ) from error
     # Each process writes a file of its own; the last rename wins, and all are equal.
-    with replacing(target) as part:
+    with replacing(target, private=True) as part:
         words = [compiler, "-O1", "-std=c++20", "-shared", "-fPIC", f"-I{headers}"]
         words += [f"-I{headers / 'torch/csrc/api/include'}", "-x", "c++", str(SOURCE), "-o", str(part)]
         words += [f"-L{libraries}", f"-Wl,-rpath,{libraries}", "-lc10", "-ltorch_cpu"]

@@ -159,18 +159,17 @@ class CommandLine(LazyGroup):
         except click.Abort as abort:
             # click has turned a KeyboardInterrupt into this.
             return _ended(abort.__cause__)
-        # Errors of users and of the system; anything else is a bug and keeps its traceback.
-        except (ArmillaryError, click.ClickException, OSError, MemoryError) as error:
-            if os.environ.get("ARMILLARY_DEBUG"):
+        except Exception as error:
+            # A library may have made another error of a signal, as pydantic does while it builds a model.
+            if Ended.last is not None:
+                return _ended(Ended.last)
+            # Errors of users and of the system; anything else is a bug and keeps its traceback.
+            known = isinstance(error, (ArmillaryError, click.ClickException, OSError, MemoryError))
+            if not known or os.environ.get("ARMILLARY_DEBUG"):
                 raise
             message, status = _describe(error)
             click.echo(f"armillary: error: {message}", err=True)
             return status
-        except Exception:
-            # A library may have made another error of a signal, as pydantic does while it builds a model.
-            if Ended.last is None:
-                raise
-            return _ended(Ended.last)
 
 
 def _ended(stop: BaseException | None) -> int:

@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import FrameType
 from typing import Any, ClassVar, NoReturn
 
@@ -217,7 +217,7 @@ class Ended(KeyboardInterrupt):
     """A signal that ends a command has arrived; the cleanup is that of Ctrl-C.
 
     Attributes:
-        last: The last that was raised here; None: none was.
+        last: Of the last signal that came, Ctrl-C included; None: none did.
     """
 
     last: ClassVar[Ended | None] = None
@@ -234,16 +234,30 @@ class Ended(KeyboardInterrupt):
     @staticmethod
     def words(stop: BaseException | None) -> str:
         """Return what happened."""
-        return f"ended by {signal.Signals(stop.number).name}" if isinstance(stop, Ended) else "interrupted"
+        number = stop.number if isinstance(stop, Ended) else signal.SIGINT
+        return "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
 
 
 @contextmanager
 def ended_cleanly() -> Iterator[None]:
     """Raise `Ended` when SIGTERM or SIGHUP would end this process; an ignored signal (``nohup``) stays ignored."""
-    ours = [number for number in _SIGNALS if _ends(number)]
-    if os.name != "posix" or not ours or threading.current_thread() is not threading.main_thread():
+    if os.name != "posix" or threading.current_thread() is not threading.main_thread():
         yield
         return
+    ours = [number for number in _SIGNALS if _ends(number)]
+    python = signal.getsignal(signal.SIGINT)
+    if python is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
+    try:
+        with _ended_by(ours) if ours else nullcontext():
+            yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is _interrupt:
+            signal.signal(signal.SIGINT, python)
+
+
+@contextmanager
+def _ended_by(ours: Sequence[int]) -> Iterator[None]:
     reads, writes = os.pipe()
     for end in (reads, writes):
         os.set_blocking(end, end == reads)
@@ -290,6 +304,12 @@ def _raise(number: int, _: FrameType | None) -> NoReturn:
             signal.signal(each, signal.SIG_IGN)
     Ended.last = Ended(number)
     raise Ended.last
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    # Python's own error, as often as it comes: libraries know it, and who presses Ctrl-C twice means it.
+    Ended.last = Ended(number)
+    signal.default_int_handler(number, frame)
 
 
 def _once_more(hook: Callable[[Any], object]) -> Callable[[Any], None]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.counts import MOST_PAIRS, check_count
 from armillary.base.errors import InputError, nearest
 from armillary.base.hints import show
 from armillary.engine import simulate
@@ -20,6 +21,7 @@ from armillary.engine.common.result import LazyTables
 from armillary.engine.common.timeline import GraphTable, Timeline
 from armillary.platform.files.native import platform_of
 from armillary.platform.profiles import NOT_ASTRA_SIM
+from armillary.platform.topology.graph import ranges
 from armillary.trace import Graph, NodeType
 from armillary.trace.compose import Composed, PlacedJob, compose
 
@@ -134,7 +136,7 @@ def simulate_jobs(
         key = (id(job.trace), tuple(job.npus), arrival)
         if key not in alone:
             lone = compose([replace(job, arrival_ns=arrival)], platform.npus)
-            alone[key] = job_timeline(run(lone), lone, 0)
+            alone[key] = Parts(run(lone), lone).job(0)
             alone[key].info.update(memory_of(job.trace, platform))
         own.append(alone[key])
     users = Counter(npu for job in jobs for npu in job.npus)
@@ -148,27 +150,42 @@ def simulate_jobs(
     composed = compose(jobs, platform.npus, starts)
     whole = run(composed)
     whole.info["warnings"] += composed.warnings
-    parts = [job_timeline(whole, composed, j) for j in range(len(jobs))]
+    of_jobs = Parts(whole, composed)
+    parts = [of_jobs.job(j) for j in range(len(jobs))]
     for job, part in zip(jobs, parts, strict=True):
         part.info.update(memory_of(job.trace, platform))
     ends = [job.arrival_ns + part.total_ticks for job, part in zip(jobs, parts, strict=True)]
     runs = []
-    for j, (job, part) in enumerate(zip(jobs, parts, strict=True)):
+    for j, (job, part, shares) in enumerate(zip(jobs, parts, _shares(jobs, ends), strict=True)):
         start = int(np.min(part.node_start[part.node_start >= 0], initial=part.total_ticks)) + job.arrival_ns
-        shares = _shares(jobs, ends, j)
         runs.append(JobRun(job.name, tuple(job.npus), job.arrival_ns, start, ends[j], shares, part, own[j]))
     return JobsResult(whole, tuple(runs))
 
 
-def _shares(jobs: Sequence[PlacedJob], ends: Sequence[int], j: int) -> dict[str, int]:
-    """Return the jobs that share NPUs with job `j` while it runs, and the number of these NPUs."""
-    mine, found = set(jobs[j].npus), {}
-    for other, job in enumerate(jobs):
-        # Two half-open intervals overlap.
-        meets = job.arrival_ns < ends[j] and jobs[j].arrival_ns < ends[other]
-        if other != j and meets and (common := len(mine.intersection(job.npus))):
-            found[job.name] = common
-    return found
+def _shares(jobs: Sequence[PlacedJob], ends: Sequence[int]) -> list[dict[str, int]]:
+    """Return, for each job, the jobs that share NPUs with it while it runs, and the number of these NPUs."""
+    begin, end = np.array([job.arrival_ns for job in jobs], np.int64), np.array(ends, np.int64)
+    of_npu: dict[int, list[int]] = {}
+    for j, job in enumerate(jobs):
+        for npu in job.npus:
+            of_npu.setdefault(npu, []).append(j)
+    there = {npu: np.array(found, np.int64) for npu, found in of_npu.items()}
+    shares, pairs = [], 0
+    for j, job in enumerate(jobs):
+        found = [np.zeros(0, np.int64)]
+        for npu in job.npus:
+            others = there[npu]
+            # Two half-open intervals overlap.
+            found.append(others[(begin[others] < end[j]) & (begin[j] < end[others]) & (others != j)])
+        which, count = np.unique(np.concatenate(found), return_counts=True)
+        pairs += len(which)
+        check_count(
+            pairs, MOST_PAIRS, "jobs: pairs of them that are on an NPU at once", "fewer jobs at a time"
+        )
+        shares.append(
+            {jobs[other].name: common for other, common in zip(which.tolist(), count.tolist(), strict=True)}
+        )
+    return shares
 
 
 Ints = NDArray[np.int64]
@@ -191,71 +208,98 @@ def with_group_names(timeline: Timeline, composed: Composed) -> Timeline:
     return replace(timeline, graphs=tables, info={**timeline.info, "groups": groups})
 
 
-def job_timeline(machine: Timeline, composed: Composed, j: int) -> Timeline:
-    """Return the timeline of job `j`: its own ranks, nodes, names and ids, in ticks since its arrival."""
-    job, places = composed.jobs[j], composed.places[j]
-    by_id: dict[int, Ints] = {}
-    classes: dict[object, int] = {}
-    rank_class = np.zeros(len(places), np.int32)
-    retained: list[tuple[int, int, Ints]] = []
-    for rank, place in enumerate(places):
-        cls = int(machine.rank_class[place.npu])
-        if cls not in by_id:
-            by_id[cls] = np.argsort(composed.trace.graph(int(machine.representative[cls])).ids, kind="stable")
-        # NPUs of a class run the same nodes in the order of their ids, not in that of their graphs.
-        ids = composed.trace.graph(place.npu).ids[place.first : place.first + place.n_nodes]
-        at = by_id[cls][ids.astype(np.int64)]
-        key = (cls, at.tobytes())
-        if key not in classes:
-            classes[key] = len(retained)
-            retained.append((rank, cls, at))
-        rank_class[rank] = classes[key]
-    base = [at + int(machine.node_ptr[cls]) for _, cls, at in retained]
-    nodes = np.concatenate([np.zeros(0, np.int64), *base])
-    start, end = (_since(ticks[nodes], job.arrival_ns) for ticks in (machine.node_start, machine.node_end))
-    ptr = np.cumsum([0, *(len(at) for _, _, at in retained)])
-    makers = [partial(_table, machine, cls, at, job.trace.graph(rank)) for rank, cls, at in retained]
-    return Timeline(
-        rank_class=rank_class,
-        representative=np.array([rank for rank, _, _ in retained], np.int64),
-        class_graph=np.arange(len(retained), dtype=np.int32),
-        finish=np.array([end[a:b].max(initial=0) for a, b in pairwise(ptr.tolist())], np.int64),
-        graphs=LazyTables(makers),
-        node_ptr=ptr,
-        node_start=start,
-        node_end=end,
-        node_least=machine.node_least[nodes],
-        node_late=_moved(machine.node_late, nodes),
-        node_call=machine.node_call[nodes],
-        **{name: getattr(machine, name) for name in _OF_MACHINE},
-        **_phases(machine, [(cls, at) for _, cls, at in retained], job.arrival_ns),
-        info={
-            **machine.info,
-            **job.trace.about,
-            "npus": len(places),
-            "groups": _groups(machine, job.name),
-        },
-    )
+class Parts:
+    """The timelines of jobs within that of a machine; what all of them need is found once."""
 
+    def __init__(self, machine: Timeline, composed: Composed) -> None:
+        """Take the timeline of the machine, and what runs on it."""
+        self._machine, self._composed = machine, composed
+        self._by_id: dict[int, Ints] = {}
+        # Of every node of the machine, where it is in the job at hand; one more, as index -1 stands for none.
+        self._place = np.full(len(machine.node_late) + 1, -1, np.int64)
+        node = machine.node_ptr[machine.phase_class] + machine.phase_node
+        self._phases = np.argsort(node, kind="stable")
+        self._first = np.searchsorted(node[self._phases], np.arange(len(machine.node_late) + 1))
+        self._phase_at = node
+        self._groups: dict[str, dict[str, int]] = {}
+        sizes = machine.info["groups"]
+        for job, names in composed.job_groups.items():
+            # Groups of a job are named job.group in the machine; in its own timeline the prefix goes.
+            own = {name: sizes[f"{job}.{name}"] for name in names if f"{job}.{name}" in sizes}
+            self._groups[job] = {**own, **({"0": sizes[job]} if job in sizes else {})}
 
-def _moved(late: Ints, nodes: Ints) -> Ints:
-    """Return `Timeline.node_late` of some nodes, which are now at the places 0, 1, …."""
-    # One place more, so that index -1 (no collective) maps to -1.
-    place = np.full(len(late) + 1, -1, np.int64)
-    place[nodes] = np.arange(len(nodes))
-    found: Ints = place[late[nodes]]
-    return found
+    def job(self, j: int) -> Timeline:
+        """Return the timeline of job `j`: its own ranks, nodes, names and ids, in ticks since its arrival."""
+        machine, composed = self._machine, self._composed
+        job, places = composed.jobs[j], composed.places[j]
+        classes: dict[object, int] = {}
+        rank_class = np.zeros(len(places), np.int32)
+        retained: list[tuple[int, int, Ints]] = []
+        for rank, place in enumerate(places):
+            cls = int(machine.rank_class[place.npu])
+            if cls not in self._by_id:
+                ids = composed.trace.graph(int(machine.representative[cls])).ids
+                self._by_id[cls] = np.argsort(ids, kind="stable")
+            # NPUs of a class run the same nodes in the order of their ids, not in that of their graphs.
+            ids = composed.trace.graph(place.npu).ids[place.first : place.first + place.n_nodes]
+            at = self._by_id[cls][ids.astype(np.int64)]
+            key = (cls, at.tobytes())
+            if key not in classes:
+                classes[key] = len(retained)
+                retained.append((rank, cls, at))
+            rank_class[rank] = classes[key]
+        base = [at + int(machine.node_ptr[cls]) for _, cls, at in retained]
+        nodes = np.concatenate([np.zeros(0, np.int64), *base])
+        start, end = (
+            _since(ticks[nodes], job.arrival_ns) for ticks in (machine.node_start, machine.node_end)
+        )
+        ptr = np.cumsum([0, *(len(at) for _, _, at in retained)])
+        makers = [partial(_table, machine, cls, at, job.trace.graph(rank)) for rank, cls, at in retained]
+        self._place[nodes] = np.arange(len(nodes))
+        found = Timeline(
+            rank_class=rank_class,
+            representative=np.array([rank for rank, _, _ in retained], np.int64),
+            class_graph=np.arange(len(retained), dtype=np.int32),
+            finish=np.array([end[a:b].max(initial=0) for a, b in pairwise(ptr.tolist())], np.int64),
+            graphs=LazyTables(makers),
+            node_ptr=ptr,
+            node_start=start,
+            node_end=end,
+            node_least=machine.node_least[nodes],
+            node_late=self._place[machine.node_late[nodes]],
+            node_call=machine.node_call[nodes],
+            **{name: getattr(machine, name) for name in _OF_MACHINE},
+            **self._phases_of(base, ptr, job.arrival_ns),
+            info={
+                **machine.info,
+                **job.trace.about,
+                "npus": len(places),
+                "groups": self._groups.get(job.name, {}),
+            },
+        )
+        self._place[nodes] = -1
+        return found
+
+    def _phases_of(self, base: Sequence[Ints], ptr: Ints, arrival: int) -> dict[str, Any]:
+        """Return the phase columns of the nodes of each class of a job."""
+        machine = self._machine
+        rows, classes, nodes = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
+        for number, at in enumerate(base):
+            # In the order of the machine's rows.
+            found = np.sort(self._phases[ranges(self._first[at], self._first[at + 1] - self._first[at])])
+            rows.append(found)
+            classes.append(np.full(len(found), number, np.int32))
+            nodes.append((self._place[self._phase_at[found]] - ptr[number]).astype(np.int32))
+        chosen = np.concatenate(rows)
+        same = ("chunk", "index", "dim", "operation", "bytes", "port_bytes")
+        columns = {f"phase_{name}": getattr(machine, f"phase_{name}")[chosen] for name in same}
+        for name in ("phase_start", "phase_end"):
+            columns[name] = _since(getattr(machine, name)[chosen], arrival)
+        return columns | {"phase_class": np.concatenate(classes), "phase_node": np.concatenate(nodes)}
 
 
 def _since(ticks: Ints, arrival: int) -> Ints:
     return np.where(ticks >= 0, ticks - arrival, -1)
-
-
-def _groups(machine: Timeline, job: str) -> dict[str, int]:
-    sizes = machine.info["groups"]
-    # Groups of a job are named job.group in the machine; in its own timeline the prefix goes.
-    own = {name.removeprefix(f"{job}."): size for name, size in sizes.items() if name.startswith(f"{job}.")}
-    return {**own, **({"0": sizes[job]} if job in sizes else {})}
 
 
 def _table(machine: Timeline, cls: int, at: Ints, graph: Graph) -> GraphTable:
@@ -286,25 +330,3 @@ def _table(machine: Timeline, cls: int, at: Ints, graph: Graph) -> GraphTable:
         "peer": np.where(message, peer, -1).astype(np.int32),
     }
     return GraphTable(parent_ptr=ptr, parent=parent, **columns)
-
-
-def _phases(machine: Timeline, retained: list[tuple[int, Ints]], arrival: int) -> dict[str, Any]:
-    """Return the phase columns of the retained nodes of each class."""
-    by_class = np.argsort(machine.phase_class, kind="stable")
-    bounds = np.searchsorted(machine.phase_class[by_class], np.arange(len(machine.finish) + 1))
-    rows, classes, nodes = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
-    for number, (cls, at) in enumerate(retained):
-        # Nodes of other jobs of the class map to -1, and their phases are dropped.
-        place = np.full(int(machine.node_ptr[cls + 1] - machine.node_ptr[cls]), -1, np.int32)
-        place[at] = np.arange(len(at))
-        found = by_class[bounds[cls] : bounds[cls + 1]]
-        found = found[place[machine.phase_node[found]] >= 0]
-        rows.append(found)
-        classes.append(np.full(len(found), number, np.int32))
-        nodes.append(place[machine.phase_node[found]])
-    chosen = np.concatenate(rows)
-    same = ("chunk", "index", "dim", "operation", "bytes", "port_bytes")
-    columns = {f"phase_{name}": getattr(machine, f"phase_{name}")[chosen] for name in same}
-    for name in ("phase_start", "phase_end"):
-        columns[name] = _since(getattr(machine, name)[chosen], arrival)
-    return columns | {"phase_class": np.concatenate(classes), "phase_node": np.concatenate(nodes)}

@@ -86,8 +86,18 @@ def group_size(timeline: Timeline, label: str) -> int | None:
     _, at, group = label.partition("@")
     if not at:
         return int(timeline.info.get("npus", timeline.n_ranks))
-    sizes = {str(key): value for key, value in timeline.info.get("groups", {}).items()}
-    return int(sizes[group]) if group in sizes else None
+    sizes = timeline.info.get("groups", {})
+    # Not all keys as texts: each of many jobs may have groups.
+    size = sizes.get(group)
+    if (
+        size is None
+        and group.isascii()
+        and group.isdecimal()
+        and len(group) < 20
+        and str(int(group)) == group
+    ):
+        size = sizes.get(int(group))
+    return None if size is None else int(size)
 
 
 def bandwidths(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -103,8 +105,10 @@ def _events(shown: list[tuple[str, int, Graph, Placed]], origin: int) -> Iterato
         zero = origin if times.recorded else 0
         lane, titles = lanes(graph)
         kind = [KINDS[number] for number in kinds(graph).tolist()]
+        by_lane = np.argsort(lane, kind="stable")
+        first = np.searchsorted(lane[by_lane], np.arange(len(titles) + 1))
         for number, title in enumerate(titles):
-            mine = np.flatnonzero(lane == number)
+            mine = by_lane[first[number] : first[number + 1]]
             # Callers before callees that begin in the same tick.
             mine = mine[np.lexsort((-times.end[mine], times.start[mine]))]
             begins, ends = (times.start[mine] - zero).tolist(), (times.end[mine] - zero).tolist()
@@ -132,23 +136,44 @@ def nested_lanes(begins: list[int], ends: list[int]) -> list[int]:
         begins: in ascending order, and the longest first among equal ones.
         ends: where each ends.
     """
-    open_ends: list[list[int]] = []
+    # Each lane is a stack of open intervals. `tops` is a tree of what is on top of each, the greatest above: the first
+    # lane with room is found in the logarithm of their number, as 100,000 intervals may all overlap.
+    stacks: list[list[int]] = [[]]
+    tops: list[float] = [math.inf, math.inf]
+    open_ends: list[tuple[int, int]] = []
     found = []
     for begin, end in zip(begins, ends, strict=True):
-        lane = 0
-        while lane < len(open_ends):
-            stack = open_ends[lane]
-            # Each lane is a stack of open intervals; those that have ended leave it.
+        while open_ends and open_ends[0][0] <= begin:
+            lane = heapq.heappop(open_ends)[1]
+            stack = stacks[lane]
             while stack and stack[-1] <= begin:
                 stack.pop()
-            if not stack or end <= stack[-1]:
-                break
-            lane += 1
-        else:
-            open_ends.append([])
-        open_ends[lane].append(end)
+            _put(tops, lane, stack[-1] if stack else math.inf)
+        if tops[1] < end:
+            # As many lanes again, all empty.
+            leaves = tops[len(stacks) :]
+            tops = [math.inf] * (4 * len(stacks))
+            stacks += [[] for _ in stacks]
+            for lane, top in enumerate(leaves):
+                _put(tops, lane, top)
+        at = 1
+        while at < len(stacks):
+            at = 2 * at + (tops[2 * at] < end)
+        lane = at - len(stacks)
+        stacks[lane].append(end)
+        heapq.heappush(open_ends, (end, lane))
+        _put(tops, lane, end)
         found.append(lane)
     return found
+
+
+def _put(tree: list[float], leaf: int, value: float) -> None:
+    """Set a leaf of a tree in which each entry is the greater of its two."""
+    at = len(tree) // 2 + leaf
+    tree[at] = value
+    while at > 1:
+        at //= 2
+        tree[at] = max(tree[2 * at], tree[2 * at + 1])
 
 
 def _rest(graph: Graph, at: int, kind: str) -> str:

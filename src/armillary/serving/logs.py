@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -159,7 +160,8 @@ def _json_rows(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, Any]]]
 def _once(where: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        key = next(key for at, (key, _) in enumerate(pairs) if key in dict(pairs[:at]))
+        counts = Counter(key for key, _ in pairs)
+        key = next(key for key in counts if counts[key] > 1)
         raise InputError(f"{where}: {show(key)} is given twice, expected once")
     return found
 
@@ -187,13 +189,15 @@ def _format_of(path: Path, line: int, row: Mapping[str, Any]) -> _Format:
 def _unread(path: Path, form: _Format, keys: Iterable[str]) -> list[str]:
     """Return which keys have no effect, a sentence: of our format all others, of another those of sessions."""
     if form is FORMATS[0]:
-        found = [f"{show(key)}{nearest(key, _OURS)}" for key in keys if key not in _OURS]
+        found = [key for key in keys if key not in _OURS]
+        shown = [f"{show(key)}{nearest(key, _OURS)}" for key in found[:4]]
         why = ""
     else:
-        found = [show(key) for key in keys if key in ("after", *KEYS)]
+        found = [key for key in keys if key in ("after", *KEYS)]
+        shown = [show(key) for key in found[:4]]
         why = f", as only a log of {FORMATS[0].name}'s format says who follows whom"
     more = f" and {len(found) - 4} others" if len(found) > 4 else ""
-    return [f"of {path.name} these keys have no effect{why}: {', '.join(found[:4])}{more}"] if found else []
+    return [f"of {path.name} these keys have no effect{why}: {', '.join(shown)}{more}"] if found else []
 
 
 def _tokens(where: str, key: str, row: Mapping[str, Any], least: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -50,6 +51,8 @@ class Composed:
     """NPUs of every group by number, in the order of its members; the platform takes them."""
     group_names: dict[int, str]
     """JOB for the group of all ranks of a job, JOB.NUMBER for the others."""
+    job_groups: dict[str, list[str]]
+    """By name of a job: numbers of its groups, without that of all its ranks."""
     places: tuple[tuple[Place, ...], ...]
     """Places by job and rank."""
     warnings: tuple[str, ...] = ()
@@ -109,7 +112,11 @@ def compose(
             first += n_nodes
     whole = tuple(tuple(place for place in row if place is not None) for row in places)
     trace = Trace(tuple(graphs), rank_graph)
-    return Composed(trace, jobs, members.groups, members.names, whole, tuple(members.warnings))
+    own = {
+        job.name: [str(number) for number in numbers if number != WORLD]
+        for job, numbers in zip(jobs, members.numbers, strict=True)
+    }
+    return Composed(trace, jobs, members.groups, members.names, own, whole, tuple(members.warnings))
 
 
 def _listed(job: PlacedJob) -> PlacedJob:
@@ -139,7 +146,8 @@ def _check(jobs: Sequence[PlacedJob], n_npus: int) -> None:
         if outside:
             raise InputError(f"{where}: NPU {outside[0]} is not there; expected 0 to {n_npus - 1}")
         if len(set(job.npus)) < len(job.npus):
-            twice = next(npu for i, npu in enumerate(job.npus) if npu in job.npus[:i])
+            counts = Counter(job.npus)
+            twice = next(npu for npu in job.npus if counts[npu] > 1)
             raise InputError(f"{where}: NPU {twice} is given twice; expected each NPU once")
         if job.arrival_ns < 0:
             raise InputError(f"{where} arrives at {job.arrival_ns} ns; expected 0 or later")
@@ -156,6 +164,8 @@ class _Members:
     """For every job, the number in the composed trace of each of its groups."""
     tags: list[I64] = field(default_factory=list)
     """For every job, its tags, sorted and distinct."""
+    first_tag: list[int] = field(default_factory=list)
+    """For every job, how many tags the jobs before it have."""
     warnings: list[str] = field(default_factory=list)
     known: dict[tuple[int, int], list[Edit]] = field(default_factory=dict)
     """By (job, graph): what `edits` returned."""
@@ -173,6 +183,7 @@ class _Members:
                 self.warnings.append(
                     f"job '{job.name}': {graph.source}: {len(graph.dangling)} dependencies on absent nodes were dropped"
                 )
+        self.first_tag.append(self.first_tag[-1] + self.tags[-1].size if self.tags else 0)
         self.tags.append(np.unique(np.concatenate(tags)))
         self.jobs.append(job)
 
@@ -217,7 +228,7 @@ class _Members:
         at = np.flatnonzero(_is_message(graph))
         if not at.size:
             return []
-        job, first = self.jobs[j], sum(tags.size for tags in self.tags[:j])
+        job, first = self.jobs[j], self.first_tag[j]
         # Dense tags, each job behind those of the jobs before it, so that none coincide.
         tags = first + np.searchsorted(self.tags[j], _tags(graph)[at])
         edits = [Edit("comm_tag", at, tags.astype(np.int64))]
@@ -236,6 +247,7 @@ class _Members:
     def graph(self, npu: int, tenants: list[tuple[int, int]], starts: list[I64 | None]) -> Graph:
         """Return the graph of an NPU with these tenants (job, rank)."""
         late = [j for j, _ in tenants if self.jobs[j].arrival_ns > 0]
+        gate = {j: number for number, j in enumerate(late)}
         graphs = [self.jobs[j].trace.graph(rank) for j, rank in tenants]
         ids = _ids(graphs, starts, len(late))
         shared = len(tenants) > 1
@@ -243,7 +255,7 @@ class _Members:
             Part(
                 graph, own, f"{self.jobs[j].name}: ",
                 [*self.edits(j, int(self.jobs[j].trace.rank_graph[rank])), *(_streams(graph, k) if shared else [])],
-                late.index(j) if j in late else None,
+                gate.get(j),
             )
             for k, ((j, rank), graph, own) in enumerate(zip(tenants, graphs, ids, strict=True))
         ]  # fmt: skip

@@ -234,3 +234,39 @@ def test_no_room_for_a_store_is_one_line(tmp_path: Path) -> None:
     )
     assert CutShortError.__name__ in done.stderr.splitlines()[-1] and "s: " in done.stderr.splitlines()[-1]
     Store(tmp_path / "s").close()
+
+
+ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT"
+COMPUTED = {
+    "view": (
+        "ALTER TABLE work RENAME TO other",
+        f"CREATE VIEW work AS {ENDLESS} x AS id, '' AS key, '' AS rules, '' AS status, '' AS reason, '' AS measures, "
+        "1.0 AS seconds, '' AS limits, '' AS version, '' AS finished, NULL AS seal FROM n",
+    ),
+    "trigger": (
+        f"CREATE TRIGGER never AFTER INSERT ON work BEGIN INSERT INTO meta SELECT x, '' FROM ({ENDLESS} x FROM n); END",
+    ),
+    "table": ("ALTER TABLE points ADD COLUMN much TEXT AS (hex(zeroblob(400000000)))",),
+    "index": ("CREATE INDEX mine ON work(hex(zeroblob(1000000)))",),
+}
+
+
+@pytest.mark.parametrize("kind", COMPUTED)
+def test_a_store_in_which_sqlite_would_compute_is_refused(tmp_path: Path, kind: str) -> None:
+    """Whoever wrote it may have made it endless."""
+    place = tmp_path / "store"
+    Store(place).close()
+    with closing(sqlite3.connect(place)) as base:
+        base.execute("CREATE INDEX own ON work(status)")
+        base.execute("CREATE VIEW own_view AS SELECT * FROM work")
+        base.commit()
+    # What a user may have added to look at it.
+    Store(place).close()
+    Stored(place).close()
+    with closing(sqlite3.connect(place)) as base:
+        for each in COMPUTED[kind]:
+            base.execute(each)
+        base.commit()
+    for opened in (Store, Stored):
+        with pytest.raises(InputError, match=f"SQLite would compute its {kind} '"):
+            opened(place)

@@ -163,3 +163,30 @@ def test_points_by_wrong_values(values, problem):
     with pytest.raises(InputError) as error:
         space(vary={KEYS[2]: [1, 2]}).point(values)
     assert problem in str(error.value)
+
+
+def test_what_follows_from_a_value_that_is_none_is_none() -> None:
+    varied = {"platform.network.node.size": [2, 4]}
+    sweep = load_sweep({"study": STUDY, "vary": varied, "let": {"x": "1 / (size - 2)", "y": "x + 1"}})
+    first, second = sweep.space.points()
+    assert first.problem == "'1 / (size - 2)': division by zero" and "y" not in first.values
+    assert not second.problem and second.values["y"] == 1.5
+
+
+def test_derived_values_are_no_larger_than_stores_take() -> None:
+    doubled = {"x0": "2"} | {f"x{i}": f"x{i - 1} * x{i - 1}" for i in range(1, 12)}
+    (point,) = load_sweep(
+        {"study": STUDY, "vary": {"workload.size": ["1 MiB"]}, "let": doubled}
+    ).space.points()
+    assert point.problem.startswith("'x9 * x9' = ") and point.problem.endswith(
+        "expected a number below 1e+300"
+    )
+
+
+def test_many_derived_values_are_ordered_by_need_and_then_as_they_stand() -> None:
+    count = 1000
+    back = {f"x{i}": f"x{i + 1} + 1" for i in range(count - 1)} | {f"x{count - 1}": "1"}
+    sweep = load_sweep({"study": STUDY, "vary": {"workload.size": ["1 MiB"]}, "let": back})
+    assert [each.name for each in sweep.space.derived] == [f"x{i}" for i in reversed(range(count))]
+    with pytest.raises(InputError, match="entries of let: 1,001 of them, expected at most 1,000"):
+        load_sweep({"study": STUDY, "vary": {"workload.size": ["1 MiB"]}, "let": back | {"z": "1"}})

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from armillary.base.allowed import Pace
 from armillary.convert.pytorch.segments import Item, Segment, segments, split
 
 SHORT = 20_000
@@ -220,8 +221,13 @@ def fork_and_join(threads: dict[int, Thread]) -> list[Burst]:
     found = []
     spans = {tid: thread.bursts() for tid, thread in threads.items()}
     first = min((bursts[0][0] for bursts in spans.values() if bursts), default=0)
+    # Each burst is compared with each thread.
+    total = sum(map(len, spans.values()))
+    pace, done = Pace("what starts CPU threads", total, "bursts of work", "fewer threads"), 0
     for tid, thread in threads.items():
         for start, end in spans[tid]:
+            pace.at(done)
+            done += 1
             # The first burst of all has no cause in the trace.
             if start == first:
                 continue

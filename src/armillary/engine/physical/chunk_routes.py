@@ -21,7 +21,7 @@ from armillary.collective.demand import plain
 from armillary.collective.rounds import plain_sizes
 from armillary.engine.common.items import MEMORY_OPERATIONS
 from armillary.engine.common.network import CollectiveCall, Communicator, between
-from armillary.engine.physical.phases import Beside, PhysicalPhase, in_memory, phases, spanned_by
+from armillary.engine.physical.phases import Beside, PhysicalPhase, Span, in_memory, phases, spanned_by
 from armillary.platform.model import Platform
 from armillary.trace.node import WHOLE_PACE
 
@@ -98,9 +98,10 @@ def last_latency(chunk_routes: ChunkRoutes, ticks: Callable[[PhysicalPhase, int]
         chunk_routes: Of a call.
         ticks: Returns how long a phase keeps its ports busy with a chunk of so many bytes.
     """
-    sizes = [size for size, _ in chunk_routes.chunks]
-    if len(sizes) < 2 or len(chunk_routes.routes) != 1 or len(chunk_routes.routes[0]) != 1:
+    # First of all: asked for each of up to 40,320 routes.
+    if len(chunk_routes.chunks) < 2 or len(chunk_routes.routes) != 1 or len(chunk_routes.routes[0]) != 1:
         return None
+    sizes = [size for size, _ in chunk_routes.chunks]
     phase = chunk_routes.routes[0][0]
     if phase.beside is None:
         return None
@@ -226,7 +227,11 @@ def _scheduled(call: CollectiveCall, comm: Communicator, platform: Platform) -> 
         # Only the orders that some chunk takes, in order of first use.
         orders = list(dict.fromkeys(order for _, order in chosen))
     number = {order: i for i, order in enumerate(orders)}
-    routes = tuple(tuple(phases(call, comm, platform, [found[at] for at in order])) for order in orders)
+    # Of eight levels there are 40,320 orders, whose phases are those of a level behind some others: a few thousand.
+    known: dict[tuple[Span, str, Fraction], PhysicalPhase] = {}
+    routes = tuple(
+        tuple(phases(call, comm, platform, [found[at] for at in order], known)) for order in orders
+    )
     return ChunkRoutes(routes, tuple((size, number[order]) for size, order in chosen), choices)
 
 

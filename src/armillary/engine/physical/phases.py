@@ -171,7 +171,11 @@ def spanned_by(call: CollectiveCall, comm: Communicator, platform: Platform) -> 
 
 
 def phases(
-    call: CollectiveCall, comm: Communicator, platform: Platform, order: Sequence[Span] | None = None
+    call: CollectiveCall,
+    comm: Communicator,
+    platform: Platform,
+    order: Sequence[Span] | None = None,
+    known: dict[tuple[Span, str, Fraction], PhysicalPhase] | None = None,
 ) -> list[PhysicalPhase]:
     """Return the phases of a chunk of a call in order; none for a single member.
 
@@ -180,6 +184,7 @@ def phases(
         comm: Its members.
         platform: The machine.
         order: The dimensions that it uses, as they are visited on the way in; None: the plain order.
+        known: Phases of the same call in other orders, to which new ones are added.
     """
     if len(comm.members) < 2:
         return []
@@ -194,7 +199,12 @@ def phases(
         # operations that spread data take the same order.
         outer_first = operation in ("all-gather", "broadcast", "scatter")
         order = found[::-1] if outer_first else found
-    return [phase_of(call, platform, span, step, scale) for span, step, scale in visits(operation, order)]
+    made = {} if known is None else known
+    visited = visits(operation, order)
+    for visit in visited:
+        if visit not in made:
+            made[visit] = phase_of(call, platform, *visit)
+    return [made[visit] for visit in visited]
 
 
 def visits(operation: str, order: Sequence[Span]) -> list[tuple[Span, str, Fraction]]:

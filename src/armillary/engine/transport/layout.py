@@ -61,7 +61,8 @@ N_STOPPED_LAST = NET.scalar("the last of them")
 N_IN_FLIGHT = NET.scalar("messages in flight")
 N_BIN_BITS = NET.scalar("a bin is ``1 << this`` ps wide: times are shifted to it, not divided")
 # Halved pairwise when they widen: a power of two.
-BINS = 256
+BIN_BITS = 8
+BINS = 1 << BIN_BITS
 """Equal spans of time in which the use of every link is counted; twice as wide when the run outlasts them."""
 USE = NET.rows("USE", "links", "What a link has carried.")
 U_BYTES = USE.column("bytes", "bytes carried", "bytes")

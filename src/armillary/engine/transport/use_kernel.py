@@ -22,19 +22,28 @@ def duration(table, row, size):
 
 
 @inner
-def _widen(table, net):
-    """Make bins twice as wide: two become one."""
+def _widen(table, net, time):
+    """Make bins so wide that there is one for `time`: several become one."""
     links = table[lk.T_LINKS]
-    # In place and forwards: bin i is written after bins 2 i and 2 i + 1 were read.
+    # All at once: a pass over all bins of 100,000 links takes half a second.
+    bits = 1
+    while time >> (net[lk.N_BIN_BITS] + bits) >= lk.BINS:
+        bits += 1
+    several = 1 << min(bits, lk.BIN_BITS)
+    left = lk.BINS // several
     for what in range(2):
         first = bin_bytes.at_bytes(net, 0) if what == 0 else bin_depth.at_depth(net, 0)
-        for i in range(lk.BINS // 2):
-            for at in range(first + 2 * i * links, first + (2 * i + 1) * links):
-                one, other = net[at], net[at + links]
-                net[at - i * links] = one + other if what == 0 else max(one, other)
-        for at in range(first + lk.BINS // 2 * links, first + lk.BINS * links):
+        # In place and forwards: bin i is written after its own bins were read.
+        for i in range(left):
+            for at in range(first + i * links, first + (i + 1) * links):
+                found = net[at + i * (several - 1) * links]
+                for other in range(1, several):
+                    value = net[at + (i * (several - 1) + other) * links]
+                    found = found + value if what == 0 else max(found, value)
+                net[at] = found
+        for at in range(first + left * links, first + lk.BINS * links):
             net[at] = 0
-    net[lk.N_BIN_BITS] += 1
+    net[lk.N_BIN_BITS] += bits
 
 
 @inlined
@@ -53,8 +62,8 @@ def carried(table, net, link, size, begin, end):
 def _spread(table, net, link, size, begin, end):
     """Count bytes in several bins."""
     # Widening keeps the number of bins fixed; it happens O(log time) times in a run.
-    while end >> net[lk.N_BIN_BITS] >= lk.BINS:
-        _widen(table, net)
+    if end >> net[lk.N_BIN_BITS] >= lk.BINS:
+        _widen(table, net, end)
     bits = net[lk.N_BIN_BITS]
     first = begin >> bits
     last = end >> bits
@@ -74,7 +83,7 @@ def waiting(table, net, link, depth, now):
     """Note that `depth` bytes wait for a link."""
     uses.set_waiting(net, link, depth)
     uses.set_depth(net, link, max(uses.depth(net, link), depth))
-    while now >> net[lk.N_BIN_BITS] >= lk.BINS:
-        _widen(table, net)
+    if now >> net[lk.N_BIN_BITS] >= lk.BINS:
+        _widen(table, net, now)
     at = (now >> net[lk.N_BIN_BITS]) * table[lk.T_LINKS] + link
     bin_depth.set_depth(net, at, max(bin_depth.depth(net, at), depth))

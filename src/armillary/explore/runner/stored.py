@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -11,9 +12,11 @@ from types import TracebackType
 from typing import Any, Self, get_args
 
 from armillary.base.errors import InputError
+from armillary.base.hints import show
 from armillary.base.json_text import json_within
+from armillary.base.reading import MOST_TEXT
 from armillary.explore.runner.salvage import Salvaged, salvage, seal
-from armillary.explore.sweep.point import Row, Status
+from armillary.explore.sweep.point import MOST_NUMBER, Row, Status
 
 APPLICATION = 0x41524D4C
 """SQLite's `application_id` of our stores: "ARML"."""
@@ -32,6 +35,10 @@ CREATE INDEX work_by_key ON work(key, rules);
 PRAGMA application_id = {APPLICATION};
 PRAGMA user_version = {LAYOUT};
 """
+_COMPUTES = re.compile(r"\b(as|check|generated|where)\b", re.IGNORECASE)
+"""What tables and indexes with expressions have in their definition, and ours do not."""
+_EXPRESSION = -2
+"""In the place of the number of a column of an index."""
 _EXPECTED = "a store of sweeps (SQLite), or a new file"
 
 
@@ -59,7 +66,27 @@ def connection(name: str | Path, **options: Any) -> sqlite3.Connection:
     """Connect to a database in which a text may be none: it is replaced, and its row does not fit its checksum."""
     base: sqlite3.Connection = sqlite3.connect(name, **options)
     base.text_factory = partial(str, encoding="utf-8", errors="replace")
+    base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_TEXT)
+    base.execute("PRAGMA trusted_schema = OFF")
     return base
+
+
+def _computed(base: sqlite3.Connection) -> str:
+    """Return what SQLite would compute when our tables are read or written to, as no store of ours has it.
+
+    A view or a trigger of a stranger may never end.
+    """
+    rows = base.execute("SELECT type, name, lower(tbl_name), rootpage, coalesce(sql, '') FROM sqlite_master")
+    for kind, name, table, page, text in rows.fetchall():
+        if table not in _NEEDED:
+            continue
+        computes = kind in ("view", "trigger") or not page or bool(_COMPUTES.search(text))
+        if kind == "index" and not computes:
+            columns = base.execute("SELECT cid FROM pragma_index_xinfo(?)", (name,))
+            computes = any(number == _EXPRESSION for (number,) in columns.fetchall())
+        if computes:
+            return f"{kind} {show(name)}"
+    return ""
 
 
 def fits(known: int | None, values: tuple[object, ...]) -> bool:
@@ -109,7 +136,7 @@ def _row(
     numbers = (seconds, *found.values(), *(each for each in known.values() if isinstance(each, int | float)))
     if not all(isinstance(each, str) for each in texts) or status not in get_args(Status):
         raise TypeError("a text, or a status, is none")
-    if not all(isinstance(each, int | float) and abs(each) < 1e300 for each in numbers):
+    if not all(isinstance(each, int | float) and abs(each) < MOST_NUMBER for each in numbers):
         raise TypeError("a number is none")
     if any(isinstance(each, list | dict) for each in known.values()):
         raise TypeError("a value is none")
@@ -158,6 +185,9 @@ class Stored:
         """
         try:
             known = self._pragma("application_id"), self._pragma("user_version")
+            # Before the integrity is checked: that computes, too.
+            if found := _computed(self._base):
+                raise InputError(f"{self.path}: SQLite would compute its {found}, expected {_EXPECTED}")
             wrong = self._pragma("integrity_check(1)")
         except sqlite3.OperationalError:
             # A subclass of DatabaseError: locked or unreadable, which is no damage.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from heapq import heappop, heappush
 from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from armillary.base.counts import MOST_ENTRIES, check_count
 from armillary.base.document import Document, Source, read_document
 from armillary.base.errors import InputError, nearest
 from armillary.base.hints import KeyPath
@@ -41,6 +43,8 @@ def load_sweep(source: Source) -> Sweep:
         model = SweepFile.model_validate(document.data)
     except ValidationError as error:
         raise first_error(document, error) from None
+    for name, entries in (("let", model.let), ("where", model.where), ("objectives", model.objectives)):
+        check_count(len(entries), MOST_ENTRIES, f"{document.where((name,))}: entries of {name}", "fewer")
     base = _base(document, model.study)
     axes = axes_of(document, ("vary",), model.vary, base)
     derived = _derived(document, model.let, base, axes)
@@ -101,6 +105,7 @@ def axes_of(document: Document, at: KeyPath, vary: Mapping[str, Any], base: Docu
     """
     axes: list[Axis] = []
     owners: dict[KeyPath, str] = {}
+    check_count(len(vary), MOST_ENTRIES, f"{document.where(at)}: entries of {at[-1]}", "fewer")
     for text, given in vary.items():
         place: KeyPath = (*at, text)
         varied = _varied(document, place, given)
@@ -212,15 +217,27 @@ def _derived(
 
 
 def _ordered(document: Document, found: dict[str, Derived], places: dict[str, KeyPath]) -> Iterator[Derived]:
-    done: set[str] = set()
-    while len(done) < len(found):
-        # Repeated selection in the order of the file, so that independent entries keep theirs.
-        ready = [name for name, each in found.items() if name not in done and not _needs(each, found) - done]
-        if not ready:
-            left = [name for name in found if name not in done]
-            raise document.error(places[left[0]], f"needs itself, through {', '.join(left)}")
-        yield found[ready[0]]
-        done.add(ready[0])
+    order = {name: number for number, name in enumerate(found)}
+    needs = {name: _needs(each, found) for name, each in found.items()}
+    users: dict[str, list[str]] = {}
+    for name, needed in needs.items():
+        for other in needed:
+            users.setdefault(other, []).append(name)
+    # The first that is ready in the order of the file, so that independent entries keep theirs.
+    ready = [order[name] for name, needed in needs.items() if not needed]
+    names, left = list(found), set(found)
+    while ready:
+        name = names[heappop(ready)]
+        left.remove(name)
+        yield found[name]
+        for other in users.get(name, ()):
+            needs[other].remove(name)
+            if not needs[other]:
+                heappush(ready, order[other])
+    if left:
+        some = [name for name in names if name in left]
+        more = ", …" if len(some) > 8 else ""
+        raise document.error(places[some[0]], f"needs itself, through {', '.join(some[:8])}{more}")
 
 
 def _needs(one: Derived, all_: Mapping[str, Derived]) -> set[str]:

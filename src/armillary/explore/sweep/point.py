@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 Value = str | int | float | bool | None
 """A value of an axis as written in a study file; for named choices, the name."""
+MOST_NUMBER = 1e300
+"""Values and measures are smaller: sums and products of some stay finite."""
 Status = Literal["ok", "rejected", "failed", "timeout", "memory", "refused"]
 """`rejected`: impossible, or against a constraint; `failed`: an error; `timeout`, `memory`: over a limit; `refused`: it
 wants what nobody has allowed, which ends the run and is never stored."""

@@ -11,9 +11,9 @@ from armillary.base.counts import MOST_POINTS, check_count
 from armillary.base.errors import InputError, nearest
 from armillary.base.hints import show
 from armillary.explore.sweep.expression import Expression
-from armillary.explore.sweep.facts import facts_of
+from armillary.explore.sweep.facts import FACTS, facts_of
 from armillary.explore.sweep.keys import Key, put
-from armillary.explore.sweep.point import Point, Value
+from armillary.explore.sweep.point import MOST_NUMBER, Point, Value
 from armillary.explore.sweep.quantity import number_of, written
 
 
@@ -249,14 +249,22 @@ class Derived:
         needed = self.expression.names
         names = {name: number_of(values[name]) for name in needed if name in values}
         if len(names) < len(needed):
-            names |= facts_of(document, needed - names.keys(), folder)
+            others = needed - names.keys()
+            if none := sorted(others - FACTS.keys()):
+                raise InputError(f"'{self.expression.text}': {none[0]} has no value here")
+            names |= facts_of(document, others, folder)
         value = self.expression.value(names)
         # Whole results become integers, as study files need for counts; above 2**53 a float is not
         # exact.
         if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
             value = int(value)
-        if not isinstance(value, int | float | str):
-            raise InputError(f"'{self.expression.text}' = {value!r}, expected a number")
+        # No larger than what a store takes for a number.
+        if not isinstance(value, int | float | str) or not (
+            isinstance(value, str) or abs(value) < MOST_NUMBER
+        ):
+            raise InputError(
+                f"'{self.expression.text}' = {show(value)}, expected a number below {MOST_NUMBER:g}"
+            )
         if self.key is not None:
             # Expressions compute in base units; the reader of the key wants a unit.
             placed = written(value, self.key.kind) if self.key.kind and not isinstance(value, str) else value

@@ -66,13 +66,13 @@ def npus_of(job: Job, document: Document, at: KeyPath, n_npus: int, taken: set[i
         document.reject(
             at, value, "a number of NPUs, text such as '0-7, 16-23', a list, or a mapping with count"
         )
-    for number, npu in enumerate(npus):
+    seen: set[int] = set()
+    for npu in npus:
         if npu >= n_npus:
             raise _outside(document, at, npu, n_npus)
-        # More entries than NPUs must repeat one; testing this first bounds the cost of the search for
-        # repeats.
-        if number >= n_npus or npu in npus[:number]:
+        if npu in seen:
             raise document.error(at, f"NPU {npu} is given twice, expected each NPU once")
+        seen.add(npu)
     return tuple(npus)
 
 

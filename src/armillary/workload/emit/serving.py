@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from armillary.base.allowed import Pace
 from armillary.trace import Graph
 from armillary.trace.grid import RankGrid
 from armillary.workload.emit.rank import Nodes, Rank
@@ -42,7 +43,10 @@ def serving_graph(
     rank, last = Rank(f"stage {stage}", grid), plan.parallel.pp - 1
     # Where the tokens of the last round come from, on the stage that chooses them.
     tokens: list[Nodes] = [()] * microbatches
-    for number, (new, context) in enumerate(rounds(plan.serve)):
+    steps = rounds(plan.serve)
+    pace = Pace(f"generating stage {stage}", len(steps), "steps", "fewer outputs")
+    for number, (new, context) in enumerate(steps):
+        pace.at(number)
         stages = stages_of(new, context)
         pieces = {id(layer): piece(layer.forward) for _, layer in stages[stage]}
         for microbatch in range(microbatches):
@@ -63,6 +67,6 @@ def serving_graph(
             name = FIRST if number == 0 and plan.serve.phase != "decode" else NEXT
             tokens[microbatch] = [rank.kernel(name, plan.microbatch * _TOKEN, now)]
             # A ring along pp: one step on from the last stage is the first. The last tokens stay.
-            if last and number + 1 < len(rounds(plan.serve)):
+            if last and number + 1 < len(steps):
                 rank.send("send tokens", "pp", 1, plan.microbatch * _TOKEN, 2, tokens[microbatch])
     return rank.graph()
