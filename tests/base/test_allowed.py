@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import armillary
 from armillary import allow
 from armillary.base import allowed
 from armillary.base.allowed import Pace, listening
@@ -90,21 +91,26 @@ def test_compiled_code_comes_back_about_twice_a_second(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize(
-    ("study", "what"),
+    ("study", "loops"),
     [
-        (COLLECTIVE + DIMENSIONS % "physical", "network model analytical"),
-        (COLLECTIVE + DIMENSIONS % "astra-sim", "profile astra-sim"),
-        (COLLECTIVE + GRAPH, "leaf-spine: routes"),
+        (COLLECTIVE + DIMENSIONS % "physical", ("lowering", "network model analytical")),
+        (COLLECTIVE + DIMENSIONS % "astra-sim", ("profile astra-sim",)),
+        (COLLECTIVE + GRAPH, ("lowering", "leaf-spine: routes")),
     ],
 )
 def test_every_loop_has_a_pace(
-    study: str, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    study: str, loops: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(allowed, "MOST_SECONDS", 1e-9)
     monkeypatch.setattr(allowed, "FIRST_WORD", 0.0)
-    path = tmp_path / "study.yaml"
+    monkeypatch.setattr(allowed, "NEXT_WORD", 0.0)
+    path, told = tmp_path / "study.yaml", list[str]()
     path.write_text(study)
+    with listening(told.append):
+        armillary.run(path)
+    for loop in loops:
+        assert any(f"{loop}: " in each for each in told), told
+    monkeypatch.setattr(allowed, "MOST_SECONDS", 1e-9)
     done = CliRunner().invoke(main, ["run", str(path)])
     assert isinstance(done.exception, SystemExit) and done.exit_code == 2, done.output
-    assert what in done.output and "of processor time by its pace" in done.output
+    assert "of processor time by its pace" in done.output
     assert done.output.count("\n") == 1

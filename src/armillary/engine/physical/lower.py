@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.allowed import Pace
 from armillary.base.errors import InputError
 from armillary.collective.chunk_order import WITHIN
 from armillary.engine.common.items import View
@@ -192,7 +193,10 @@ class Build:
         """Lay out all tables."""
         tables, lines, plans = self.tables, self.lines, self.plans
         # Classes first: they count the calls per communicator, from which `_comm_rows` sizes the instances.
-        views = [self._class(cls) for cls in range(len(self.representatives))]
+        views, pace = [], Pace("lowering", len(self.representatives), "ranks that differ", "fewer of them")
+        for cls in range(len(self.representatives)):
+            pace.at(cls)
+            views.append(self._class(cls))
         comms = self._comm_rows()
         channels = np.array(tables.channels, np.int64)
         # Chunk flows of collectives come first, and only now is their number known.
