@@ -126,7 +126,8 @@ class Deployments(Shown):
                 for name, each in least.items()
             ]
             found.append(
-                f"engines differ as measured tables of their kernels do, which tells less than the interval of a mean; "
+                "engines are compared by measured tables of their kernels, and differ by less than the model can "
+                "tell where intervals of means overlap; "
                 f"devices needed: {', '.join(needs)}"
             )
         if len({each.service.plan.numbers.compute for each in self.tried}) > 1:
