@@ -10,6 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from armillary.cli import main
+from armillary.cli.command import Ended
 
 BEGIN = """\
 import hashlib, multiprocessing, os, signal, sys, time
@@ -161,3 +165,9 @@ def test_a_library_may_make_another_error_of_it(tmp_path: Path, stop: signal.Sig
     found = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
     said = "interrupted" if stop is signal.SIGINT else "ended by SIGTERM"
     assert (found.returncode, found.stderr) == (128 + stop, f"armillary: {said}\n")
+
+
+def test_a_signal_of_an_earlier_command_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ended, "last", Ended(signal.SIGTERM))
+    done = CliRunner().invoke(main, ["train", "no-such-model", "--machine", "8xh100", "--batch", "8"])
+    assert done.exit_code == 2 and "no-such-model" in done.output and "ended by" not in done.output

@@ -202,8 +202,8 @@ def unknown(log: Log) -> dict[str, int]:
 def assumptions(logs: Sequence[Log]) -> list[str]:
     """Return sentences: which values of tensors were assumed, and that experts are."""
     assumed = Counter[str]()
-    for each in classes(logs):
-        assumed |= Counter(each.log.assumed)
+    for each in logs:
+        assumed |= Counter(each.assumed)
     found = []
     if assumed:
         place, count = assumed.most_common(1)[0]

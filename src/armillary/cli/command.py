@@ -106,15 +106,18 @@ class DefaultGroup(LazyGroup):
         # The shell completes the group itself: without arguments it must see the commands and the default's
         # options.
         completing = bool(extra.get("resilient_parsing")) and not args
-        own = {name for param in self.default.params for name in (*param.opts, *param.secondary_opts)}
-        named = next(
-            (at for at, each in enumerate(args) if each[:2] == "--" and each[2:] in self.table), None
-        )
-        if named is not None and args[named] not in own and args[0] not in self.table:
-            args = [args[named][2:], *args[:named], *args[named + 1 :]]
+        words = (at for at, each in enumerate(args) if each[:2] == "--" and each[2:] in self.table)
+        at = next(words, None)
+        # The module of the default command is loaded only where its options are asked for.
+        if at is not None and args[0] not in self.table and not self._has(args[at]):
+            args = [args[at][2:], *args[:at], *args[at + 1 :]]
         if completing or (args and args[0] in self.table):
             return super().make_context(info_name, args, parent, **extra)
         return self.default.make_context(info_name, args, parent, **extra)
+
+    def _has(self, name: str) -> bool:
+        """Return whether the default command has an option of this name."""
+        return any(name in (*param.opts, *param.secondary_opts) for param in self.default.params)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete commands, and the first argument of the default command."""
@@ -241,6 +244,8 @@ class Ended(KeyboardInterrupt):
 @contextmanager
 def ended_cleanly() -> Iterator[None]:
     """Raise `Ended` when SIGTERM or SIGHUP would end this process; an ignored signal (``nohup``) stays ignored."""
+    # Of this command, not of one before it in the same process.
+    Ended.last = None
     if os.name != "posix" or threading.current_thread() is not threading.main_thread():
         yield
         return
