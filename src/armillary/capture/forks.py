@@ -52,9 +52,9 @@ class Forks:
         assert self._process.stdout is not None
         self._process.stdout.close()
 
-    def begin(self, rank: int, alike: Sequence[Sequence[int]], printed: Path) -> None:
-        """Let a rank begin; what it prints goes to a file."""
-        line = json.dumps({"rank": rank, "alike": alike, "printed": str(printed)}) + "\n"
+    def begin(self, rank: int, alike: Sequence[Sequence[int]], printed: Path, **options: Any) -> None:
+        """Let a rank begin, with options of its own; what it prints goes to a file."""
+        line = json.dumps({"rank": rank, "alike": alike, "printed": str(printed), **options}) + "\n"
         try:
             self._asks.write(line.encode())
             self._asks.flush()

@@ -22,7 +22,7 @@ from armillary.capture.forks import POLL_SECONDS, Forks
 from armillary.capture.inputs import unchanged
 from armillary.capture.log import FORMAT, Log, path_of, read
 from armillary.capture.mesh import mesh_of, needs_mesh
-from armillary.capture.script import REFUSED
+from armillary.capture.script import ALL_OF_THEM, REFUSED
 from armillary.capture.session import STEP
 from armillary.capture.summary import classes, witnesses
 
@@ -46,6 +46,7 @@ def capture_script(
     device: str = DEFAULT,
     step: int = STEP,
     module: bool = False,
+    every_microbatch: bool = False,
 ) -> list[Log]:
     """Run a script, unchanged, as some of its ranks, and return what each did in one step.
 
@@ -64,6 +65,7 @@ def capture_script(
         step: Step to record, from 1, after which the script is ended, or its last one if it makes fewer; 0: the whole
             script.
         module: `script` is a module, as in ``python -m``.
+        every_microbatch: Run those of a pipeline, too, that do the same as those before them.
 
     Raises:
         InputError: the script is missing, or PyTorch or a compiler is, or the system forks no processes.
@@ -85,12 +87,13 @@ def capture_script(
     said: dict[str, object] = {
         "script": script, "digest": "" if module else hashlib.sha256(read_plain(script)).hexdigest(),
         "arguments": list(arguments), "ranks": ranks, "device": found.name, "step": step, "format": FORMAT,
+        "every_microbatch": every_microbatch,
     }  # fmt: skip
     _of_this_run(target, said)
     with tempfile.TemporaryDirectory(prefix="armillary-") as mail:
         options = {
             "folder": str(target.resolve()), "ranks": ranks, "device": found.name, "step": step, "mail": mail,
-            "module": module,
+            "module": module, "every_microbatch": every_microbatch,
         }  # fmt: skip
         with _Processes(target, Path(mail), options, [script, *arguments]) as processes:
             if run is None:
@@ -234,6 +237,9 @@ class _Processes:
                     self._running.add(rank)
                     self._ranks.begin(rank, self.alike, printed(self._mail, rank))
             for rank, status in self._ranks.ended().items():
+                if status == ALL_OF_THEM:
+                    self._ranks.begin(rank, self.alike, printed(self._mail, rank), every_microbatch=True)
+                    continue
                 self._running.remove(rank)
                 self._check(rank, status)
                 self.done.add(rank)

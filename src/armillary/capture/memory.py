@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from armillary.capture.allocator import BLOCK, Allocator, library_bytes, options_of
@@ -26,6 +26,7 @@ class Memory:
         now: Bytes alive.
         peak: Most at a time since `restart`.
         asked_peak: Most at a time since the program began it anew.
+        count: Storages so far, which is the number of the last one.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class Memory:
         self._watched: dict[int, Any] = {}
         self._numbers: dict[int, int] = {}
         self._made: dict[int, str] = {}
-        self._count = 0
+        self.count = 0
         # What was alive when the step began, and every change since: number, and bytes that it has then.
         self._before: dict[int, int] = {}
         self._changes: list[Change] = []
@@ -81,6 +82,41 @@ class Memory:
         """Return what `hold` takes."""
         return len(self._changes)
 
+    def since(self, mark: int) -> list[Change]:
+        """Return the changes since `mark`."""
+        return self._changes[mark:]
+
+    def made(self, first: int) -> list[str]:
+        """Return where the storages from number `first` on were made."""
+        return [self._made.get(number, "") for number in range(first, self.count + 1)]
+
+    def follow(self, changes: Iterable[Change], made: Sequence[str]) -> None:
+        """Let changes happen to storages that no tensor has; the next numbers are theirs, `made` where they are from."""
+        first = self.count + 1
+        self.count += len(made)
+        keys = {number: key for key, number in self._numbers.items()}
+        for number, size, stream in changes:
+            if number >= first and number not in keys:
+                keys[number] = -number
+                self._numbers[-number], self._made[number] = number, made[number - first]
+            key = keys.get(number)
+            if key not in self._numbers or (not size and key in self._watched):
+                continue  # a tensor has it now, and its end is seen
+            assert key is not None
+            self._change(key, size, stream)
+            if not size and key < 0:
+                del self._sizes[key], self._numbers[key]
+
+    def adopt(self, tensor: Any, number: int) -> bool:
+        """Let a tensor have a storage that none had; return whether it is alive."""
+        if -number not in self._sizes:
+            return False
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        self._numbers[key], self._sizes[key] = self._numbers.pop(-number), self._sizes.pop(-number)
+        self._watched[key] = weakref.ref(storage, lambda _, key=key: self._gone(key))  # type: ignore[misc]
+        return True
+
     def hold(self, mark: int, place: str) -> int:
         """Keep what was alive at the peak since `mark` and is no longer, as a CUDA graph does; return its key."""
         alive = {**self._before}
@@ -90,9 +126,9 @@ class Memory:
             now += size - alive.get(number, 0)
             alive[number] = size
             most = max(most, now)
-        self._count += 1
-        key = -self._count
-        self._numbers[key], self._made[self._count] = self._count, place
+        self.count += 1
+        key = -self.count
+        self._numbers[key], self._made[self.count] = self.count, place
         self._set(key, most - now)
         return key
 
@@ -107,8 +143,8 @@ class Memory:
         key = storage._cdata
         if key in self._sizes:
             return
-        self._count += 1
-        self._numbers[key], self._made[self._count] = self._count, place()
+        self.count += 1
+        self._numbers[key], self._made[self.count] = self.count, place()
         self._set(key, storage.nbytes())
         self._watched[key] = weakref.ref(storage, lambda _, key=key: self._gone(key))  # type: ignore[misc]
 
@@ -116,9 +152,9 @@ class Memory:
         """Count what cuBLAS works in, once for each stream and each thread that calls it: gradients have their own."""
         if (stream, backward) not in self._libraries:
             self._libraries.add((stream, backward))
-            self._count += 1
-            key = -self._count
-            self._numbers[key], self._made[self._count] = self._count, "cuBLAS"
+            self.count += 1
+            key = -self.count
+            self._numbers[key], self._made[self.count] = self.count, "cuBLAS"
             self._set(key, self._workspace)
 
     def notes(self) -> list[str]:
@@ -216,9 +252,12 @@ class Memory:
 
     def _set(self, key: int, size: int) -> None:
         new = -(-size // BLOCK) * BLOCK
-        self.now += new - self._sizes.get(key, 0)
-        self._sizes[key] = new
-        self._changes.append((self._numbers[key], new, self._stream()))
+        self._change(key, new, self._stream())
+
+    def _change(self, key: int, size: int, stream: int) -> None:
+        self.now += size - self._sizes.get(key, 0)
+        self._sizes[key] = size
+        self._changes.append((self._numbers[key], size, stream))
         self.peak = max(self.peak, self.now)
         self.asked_peak = max(self.asked_peak, self.now)
 

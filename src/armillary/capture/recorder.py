@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -71,6 +71,8 @@ class Recorder:
         optimizers: Those that have stepped.
         paused: Whether operators are not the program's.
         stepped: Called when a step has ended in a CUDA graph.
+        calls: Operators that the host called since the last row.
+        flows: What rows read and write, where a part of the program is compiled.
     """
 
     def __init__(self, torch: Any, log: Log, library: Library, device: FakeDevice) -> None:
@@ -89,8 +91,8 @@ class Recorder:
         self._kind_numbers: dict[Any, int] = {}
         self._place_numbers: dict[Place, int] = {log.places[0]: 0}
         self._device: int | None = None
-        self._calls = 0
-        self._flows: list[Flow] = []
+        self.calls = 0
+        self.flows: list[Flow] = []
         # The last communication that wrote a storage, and the streams that wait for it already.
         self._pending: dict[int, int] = {}
         self._joined: set[tuple[int, int]] = set()
@@ -107,8 +109,8 @@ class Recorder:
         self._pending.clear()
         self._joined.clear()
         self._works.clear()
-        self._calls = 0
-        self._flows = []
+        self.calls = 0
+        self.flows = []
         self.where.step()
         self.memory.restart()
         return found
@@ -138,7 +140,7 @@ class Recorder:
     def graph_begins(self) -> None:
         """Capture what is called from now on: it does not run yet."""
         log = self.log
-        begin = len(log.rows), len(log.communications), len(self._flows), self.memory.mark()
+        begin = len(log.rows), len(log.communications), len(self.flows), self.memory.mark()
         self._graph = Graph([], [], self._library.stream(), begin)
 
     def graph_ends(self) -> Graph | None:
@@ -147,19 +149,13 @@ class Recorder:
         if graph is None:
             return None
         first, calls, flows, mark = graph.begin
-        for row in log.rows[first:]:
-            what: Any = row.what
-            if row.kind == OPERATOR:
-                what = log.kinds[row.what]
-            elif row.kind == COMMUNICATION:
-                found = log.communications[row.what]
-                what = found, log.groups[found.group]
-            elif row.kind == JOIN:
-                what = row.what - calls
-            if row.kind != HOST and (row.kind != JOIN or what >= 0):
-                graph.rows.append((row, what))
-        graph.flows = [each._replace(row=each.row - first, mark=-1) for each in self._flows[flows:]]
-        del log.rows[first:], log.communications[calls:], self._flows[flows:]
+        graph.rows = [
+            (row._replace(calls=0), what)
+            for row, what in self.issued(first, calls)
+            if row.kind != HOST and (row.kind != JOIN or what >= 0)
+        ]
+        graph.flows = [each._replace(row=each.row - first, mark=-1) for each in self.flows[flows:]]
+        del log.rows[first:], log.communications[calls:], self.flows[flows:]
         self._pending = {key: number for key, number in self._pending.items() if number < calls}
         self._joined = {each for each in self._joined if each[0] < calls}
         # Its memory stays its own until nobody has it.
@@ -174,10 +170,40 @@ class Recorder:
         """
         if graph is None:
             raise RuntimeError("a CUDA graph is replayed that was not captured")
-        log, here = self.log, self._library.stream()
-        first, calls = len(log.rows), len(log.communications)
-        self._calls += 1
-        for row, what in graph.rows:
+        here, first = self._library.stream(), len(self.log.rows)
+        self.calls += 1
+        self.issue(
+            (row._replace(stream=here if row.stream == graph.stream else row.stream), what)
+            for row, what in graph.rows
+        )
+        self.flows += [each._replace(row=each.row + first) for each in graph.flows]
+        if graph.steps:
+            self.stepped()
+
+    def issued(self, first: int, calls: int) -> list[tuple[Row, Any]]:
+        """Return the rows from number `first` on, and what each is of, whatever numbers it has: see `issue`.
+
+        Args:
+            first: Number of a row.
+            calls: Communications before it, from which those that are waited for are counted.
+        """
+        log, found = self.log, []
+        for row in log.rows[first:]:
+            what: Any = row.what
+            if row.kind == OPERATOR:
+                what = log.kinds[row.what]
+            elif row.kind == COMMUNICATION:
+                made = log.communications[row.what]
+                what = replace(made, group=0), log.groups[made.group]
+            elif row.kind == JOIN:
+                what = row.what - calls
+            found.append((row._replace(what=0), what))
+        return found
+
+    def issue(self, rows: Iterable[tuple[Row, Any]]) -> None:
+        """Record rows that `issued` has returned once more."""
+        log, calls = self.log, len(self.log.communications)
+        for row, what in rows:
             if row.kind == OPERATOR:
                 number = self._kind_number(what)
             elif row.kind == COMMUNICATION:
@@ -185,21 +211,17 @@ class Recorder:
                 log.communications.append(replace(what[0], group=self._group(what[1])))
             else:
                 number = what + calls * (row.kind == JOIN)
-            stream = here if row.stream == graph.stream else row.stream
-            log.rows.append(Row(row.kind, number, stream, row.place, self._calls))
-            self._calls = 0
-        self._flows += [each._replace(row=each.row + first) for each in graph.flows]
-        if graph.steps:
-            self.stepped()
+            log.rows.append(row._replace(what=number, calls=row.calls + self.calls))
+            self.calls = 0
 
     def _step(self) -> dict[str, Any]:
         """Return what is of this step, with kernels fused where the program is compiled."""
         found = {name: getattr(self.log, name) for name in STEP}
         owners = owners_of(self.torch, self.where.modules(), self.optimizers)
         gone, kept, early = set[int](), dict[int, int](), dict[int, int]()
-        if self._flows:
+        if self.flows:
             rows, kinds, gone, kept, early = fuse(
-                found["rows"], found["kinds"], self._flows, self.memory.alive()
+                found["rows"], found["kinds"], self.flows, self.memory.alive()
             )
             found |= {"rows": rows, "kinds": kinds}
         peak, reserved = self.memory.at_peak(owners, gone, kept, early)
@@ -221,7 +243,7 @@ class Recorder:
         )
         row, region = len(self.log.rows) - 1, self.where.region
         again = region > 0 and self.log.places[self.log.rows[row].place].backward
-        self._flows.append(Flow(row, region, reads, writes, again, self.memory.mark()))
+        self.flows.append(Flow(row, region, reads, writes, again, self.memory.mark()))
 
     def noted(self, kind: int, event: int, stream: int) -> None:
         """Take a note of streams and events, see `armillary.capture.library`."""
@@ -254,7 +276,7 @@ class Recorder:
         if self.paused:
             return
         torch, log, stream = self.torch, self.log, self._library.stream()
-        self._calls += 1
+        self.calls += 1
         results = self._tensors(out)
         for each in results:
             if each.device.type == "cuda":
@@ -307,7 +329,7 @@ class Recorder:
         self, name: str, tensors: list[Any], out: Any, flops: int, shape: Attention | None = None
     ) -> None:
         """Record an operator that takes functions, such as flex attention, as one."""
-        self._calls += 1
+        self.calls += 1
         results = self._tensors(out)
         sides = tuple(map(shaped, tensors)), tuple(map(shaped, results))
         size = sum(map(bytes_of, (*tensors, *results)))
@@ -331,7 +353,7 @@ class Recorder:
         tensors = [each for each in values if isinstance(each, self.torch.Tensor)]
         tensors = [getattr(each, "_local_tensor", each) for each in tensors]
         self._wait_for(tensors, self._library.stream())
-        self._calls += 1
+        self.calls += 1
         self._whole(Kind(name, tuple(map(shaped, tensors)), (), 0, sum(map(bytes_of, tensors)), ""))
 
     def read(self, tensor: Any) -> Any:
@@ -359,8 +381,8 @@ class Recorder:
         number = self._place_numbers.setdefault(place, len(self._place_numbers))
         if number == len(self.log.places):
             self.log.places.append(place)
-        self.log.rows.append(Row(kind, what, stream, number, self._calls))
-        self._calls = 0
+        self.log.rows.append(Row(kind, what, stream, number, self.calls))
+        self.calls = 0
 
     def _kind(self, func: Any, args: Any, kwargs: Any, tensors: list[Any], out: Any) -> int:
         torch = self.torch

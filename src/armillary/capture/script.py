@@ -27,11 +27,14 @@ from armillary.capture.failures import reason
 from armillary.capture.forks import serve
 from armillary.capture.inputs import Inputs, NoInput
 from armillary.capture.library import library
+from armillary.capture.microbatches import NotAlike
 from armillary.capture.session import Session
 from armillary.convert.torch_import import import_torch, torch_part
 
 REFUSED = "refused_"
 """Prefix, before the rank, of the file in which a rank leaves the reason why it was not captured."""
+ALL_OF_THEM = 75
+"""Exit code of a rank that has to run every microbatch."""
 PARTS = (
     "_dynamo", "_inductor.utils", "distributed.fsdp", "distributed.tensor.parallel", "distributed.optim",
     "distributed.pipelining", "testing._internal.distributed.fake_pg",
@@ -89,6 +92,7 @@ def _rank(options: dict[str, Any], script: str, inputs: Inputs) -> None:
         session = Session(
             folder, rank, options["ranks"], options["device"], step=options["step"], script=script,
             mail=mail, alike=options["alike"], ended=ended, before=found,
+            every_microbatch=options["every_microbatch"],
         )  # fmt: skip
         with session:
             try:
@@ -99,6 +103,8 @@ def _rank(options: dict[str, Any], script: str, inputs: Inputs) -> None:
                     raise
     except Recorded:
         pass
+    except NotAlike:
+        status = ALL_OF_THEM
     except ArmillaryError as error:
         status = error.exit_code
         _refuse(mail, rank, str(error))

@@ -17,6 +17,7 @@ from armillary.capture import checkpoints, cluster, log, torch_cuda, triton_kern
 from armillary.capture.device import DEFAULT, fake_device
 from armillary.capture.library import Library, library
 from armillary.capture.log import COMMUNICATION, OPERATOR, Log
+from armillary.capture.microbatches import Microbatches
 from armillary.capture.recorder import Recorder
 from armillary.convert.torch_import import import_torch, torch_part
 
@@ -42,7 +43,7 @@ class Session:
     def __init__(
         self, folder: Path | None, rank: int, ranks: int, device: str, *, step: int = STEP, script: str = "",
         mail: Path | None = None, alike: Sequence[Sequence[int]] = (), ended: Callable[[], None] | None = None,
-        before: Callable[[], None] | None = None,
+        before: Callable[[], None] | None = None, every_microbatch: bool = True,
     ) -> None:  # fmt: skip
         """Declare what to record; see `capturing`.
 
@@ -57,11 +58,12 @@ class Session:
             alike: Sizes of the mesh, and its axes of stages: ranks that differ along the others send equal objects.
             ended: Called when the step has ended, before the program goes on.
             before: Called before the file is written.
+            every_microbatch: Run those of a pipeline, too, that do the same as those before them.
         """
         if not 0 <= rank < ranks:
             raise InputError(f"capture: rank {rank} of {ranks} ranks, expected 0 to {ranks - 1}")
         self.folder, self.mail, self._alike = folder, mail, alike
-        self._ended, self._before = ended, before
+        self._ended, self._before, self._every = ended, before, every_microbatch
         self.device = fake_device(device)
         self.log = Log(rank, ranks, self.device.name, "", script)
         self._wanted, self._made, self.done = step, 0, False
@@ -87,6 +89,8 @@ class Session:
         count = int(os.environ["LOCAL_WORLD_SIZE"])
         torch_cuda.install(torch, found, self.device, count, self._recorder)
         triton_kernels.install(self._recorder)
+        if not self._every and torch.distributed.is_available():
+            Microbatches(torch, self._recorder)
         self._read_tensors(torch)
         _in_threads(self._recorder.mode)
         mail = self.mail or Path(tempfile.mkdtemp(prefix="armillary-"))

@@ -29,8 +29,10 @@ class Where:
         self._here = threading.local()
         self._names: dict[int, str] = {}
         self._kept: list[Any] = []
-        # Nodes of autograd are numbered as they are made, forward; their gradients have the same numbers.
+        # Nodes of autograd are numbered as they are made, forward; their gradients have the same numbers. What a
+        # checkpoint makes again in a backward pass, its thread numbers anew.
         self._forward: dict[int, tuple[str, str, int]] = {}
+        self._again: dict[int, tuple[int, tuple[str, str, int] | None]] = {}
         # Parts that `torch.compile` was asked for, and how often one was called.
         self._compiled: set[int] = set()
         self._calls = 0
@@ -57,18 +59,27 @@ class Where:
         return Place(self._last.module, self._last.line, place.backward or self._last.backward)
 
     def _now(self) -> Place:
-        node = self._torch._C._current_autograd_node()
+        node, task = self._torch._C._current_autograd_node(), self._torch._C._current_graph_task_id()
+        if task < 0:
+            self._again.clear()
         if node is not None and not self._stack():
             number = node._sequence_nr()
-            if number in self._forward:
-                module, line, region = self._forward[number]
+            made, found = self._again.get(number, (task, None))
+            # What a backward pass goes through was made before it began.
+            found = found if made != task else self._forward.get(number)
+            if found is not None:
+                module, line, region = found
                 self.region = -region
                 return Place(module, line, True)
             self.region = 0
             return Place("", self.line(), True)
         (module, self.region), line = (self._stack() or [("", 0)])[-1], self.line()
         # The node of this operator was made just before it came here.
-        self._forward.setdefault(self._torch.autograd._get_sequence_nr() - 1, (module, line, self.region))
+        number = self._torch.autograd._get_sequence_nr() - 1
+        if task < 0:
+            self._forward.setdefault(number, (module, line, self.region))
+        else:
+            self._again.setdefault(number, (task, (module, line, self.region)))
         return Place(module, line, node is not None)
 
     def line(self) -> str:
@@ -115,6 +126,15 @@ class Where:
                 stack.pop()
 
         return called
+
+    @property
+    def regions(self) -> int:
+        """Calls of compiled parts so far."""
+        return self._calls
+
+    def skip(self, regions: int) -> None:
+        """Count calls of compiled parts that were not made."""
+        self._calls += regions
 
     @property
     def compiles(self) -> bool:

@@ -53,6 +53,10 @@ def _ranks(_: click.Context, param: click.Parameter, text: str) -> str | tuple[i
     "--step", type=click.IntRange(0), default=3, show_default=True,
     help="Optimizer step to record; a script with fewer steps: the last one; 0: the whole script.",
 )  # fmt: skip
+@option(
+    "--every-microbatch", is_flag=True,
+    help="Run microbatches of a pipeline one by one, also those that do the same as those before them.",
+)  # fmt: skip
 @option("-m", "--module", "module", is_flag=True, help="SCRIPT is the name of a module.")
 @option(
     "-o", "--out", type=OUTPUT_FOLDER, required=True, metavar="DIR", help="Folder for the recorded ranks."
@@ -71,6 +75,7 @@ def command(
     device: str,
     run: str | tuple[int, ...],
     step: int,
+    every_microbatch: bool,
     module: bool,
     out: Path,
     traces: str | None,
@@ -85,8 +90,9 @@ def command(
     wanted = None if run == "auto" else tuple(range(ranks)) if run == "all" else tuple(map(int, run))
     with working("capturing"):
         logs = capture_script(
-            script, arguments, folder=out, ranks=ranks, run=wanted, device=device, step=step, module=module
-        )
+            script, arguments, folder=out, ranks=ranks, run=wanted, device=device, step=step, module=module,
+            every_microbatch=every_microbatch,
+        )  # fmt: skip
     present(logs)
     if traces:
         from armillary.capture.chakra import trace_of

@@ -1,7 +1,8 @@
-"""Llama 3 in plain PyTorch: FSDP2, tensor parallelism with sequence parallelism, and checkpointing of layers."""
+"""Llama 3 in plain PyTorch: FSDP2, tensor parallelism with sequence parallelism, pipeline stages, and checkpoints."""
 
 import argparse
 import os
+from contextlib import nullcontext
 
 import torch
 import torch.distributed as dist
@@ -9,7 +10,10 @@ import torch.nn.functional as F
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining.schedules import get_schedule_class
 from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.experimental import context_parallel
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     PrepareModuleInput,
@@ -66,16 +70,19 @@ class Block(nn.Module):
 
 
 class Llama(nn.Module):
-    def __init__(self, size: str, again: bool) -> None:
+    def __init__(self, size: str, again: bool, stage: int = 0, stages: int = 1) -> None:
         super().__init__()
         width, layers, heads, kv, inner, words = SIZES[size]
         self.again = again
-        self.embed = nn.Embedding(words, width)
-        self.layers = nn.ModuleList(Block(width, heads, kv, inner) for _ in range(layers))
-        self.norm, self.head = nn.RMSNorm(width), nn.Linear(width, words, bias=False)
+        self.embed = nn.Embedding(words, width) if stage == 0 else nn.Identity()
+        mine = range(layers)[layers * stage // stages : layers * (stage + 1) // stages]
+        self.layers = nn.ModuleList(Block(width, heads, kv, inner) for _ in mine)
+        last = stage == stages - 1
+        self.norm = nn.RMSNorm(width) if last else nn.Identity()
+        self.head = nn.Linear(width, words, bias=False) if last else nn.Identity()
 
-    def forward(self, words: torch.Tensor) -> torch.Tensor:
-        x = self.embed(words)
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.embed(x)
         for layer in self.layers:
             x = checkpoint(layer, x, use_reentrant=False) if self.again else layer(x)
         return self.head(self.norm(x))
@@ -84,10 +91,15 @@ class Llama(nn.Module):
 def parallelize(model: Llama, mesh: object) -> None:
     """Cut the GEMMs over the ranks of tensor parallelism, and everything between them along the sequence."""
     rest, whole = Shard(1), Replicate()
-    parallelize_module(model, mesh, {
+    ends = {
         "embed": RowwiseParallel(input_layouts=whole, output_layouts=rest), "norm": SequenceParallel(),
         "head": ColwiseParallel(input_layouts=rest, output_layouts=whole),
-    })  # fmt: skip
+    }  # fmt: skip
+    parallelize_module(
+        model,
+        mesh,
+        {name: of for name, of in ends.items() if not isinstance(getattr(model, name), nn.Identity)},
+    )
     gathered = PrepareModuleInput(input_layouts=(rest,), desired_input_layouts=(whole,))
     for layer in model.layers:
         parallelize_module(layer, mesh, {
@@ -98,34 +110,55 @@ def parallelize(model: Llama, mesh: object) -> None:
         })  # fmt: skip
 
 
+def loss_of(scores: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(scores.flatten(0, 1).float(), words.flatten())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--size", default="tiny", choices=SIZES)
     parser.add_argument("--tp", type=int, default=1)
+    parser.add_argument("--cp", type=int, default=1)
+    parser.add_argument("--pp", type=int, default=1)
+    parser.add_argument("--microbatches", type=int, default=1)
+    parser.add_argument("--schedule", default="1F1B")
     parser.add_argument("--tokens", type=int, default=8192)
     parser.add_argument("--checkpoint", action="store_true")
     parser.add_argument("--compile", action="store_true")
     chosen = parser.parse_args()
     dist.init_process_group("nccl")
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    pp, cp, tp, words = chosen.pp, chosen.cp, chosen.tp, SIZES[chosen.size][-1]
     mesh = init_device_mesh(
-        "cuda", (dist.get_world_size() // chosen.tp, chosen.tp), mesh_dim_names=("dp", "tp")
+        "cuda", (pp, dist.get_world_size() // (pp * cp * tp), cp, tp), mesh_dim_names=("pp", "dp", "cp", "tp")
     )
+    place = mesh["pp"].get_local_rank()
     with torch.device("cuda"):
-        model = Llama(chosen.size, chosen.checkpoint)
-    if chosen.tp > 1:
+        model = Llama(chosen.size, chosen.checkpoint, place, pp)
+    if tp > 1:
         parallelize(model, mesh["tp"])
     if chosen.compile:
         for layer in model.layers:
             layer.compile()
     mixed = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    shards = mesh["dp", "cp"]._flatten("shards") if cp > 1 else mesh["dp"]
     for part in (*model.layers, model):
-        fully_shard(part, mesh=mesh["dp"], mp_policy=mixed)
+        # A pipeline gathers the weights of a stage once.
+        fully_shard(part, mesh=shards, mp_policy=mixed, reshard_after_forward=pp == 1)
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    if pp > 1:
+        stage = PipelineStage(model, place, pp, torch.device("cuda"), group=mesh["pp"].get_group())
+        schedule = get_schedule_class(chosen.schedule)(stage, chosen.microbatches, loss_fn=loss_of)
     for _ in range(3):
-        words = torch.randint(SIZES[chosen.size][-1], (1, chosen.tokens + 1), device="cuda")
-        loss = F.cross_entropy(model(words[:, :-1]).flatten(0, 1).float(), words[:, 1:].flatten())
-        loss.backward()
+        batch = torch.randint(words, (chosen.microbatches, chosen.tokens + 1), device="cuda")
+        given, target = batch[:, :-1].contiguous(), batch[:, 1:].contiguous()
+        with context_parallel(mesh["cp"], buffers=[given, target], buffer_seq_dims=[1, 1]) if cp > 1 else nullcontext():
+            if pp == 1:
+                loss_of(model(given), target).backward()
+            elif place == pp - 1:
+                schedule.step(target=target, losses=[])
+            else:
+                schedule.step(*([given] if place == 0 else []))
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
