@@ -10,11 +10,11 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, groupby
 from typing import Any, NamedTuple
 
 from armillary.capture.fusion import Flow
-from armillary.capture.log import HOST, RECORD, WAIT, Row
+from armillary.capture.log import HOST, JOIN, RECORD, WAIT, Row
 from armillary.capture.memory import Change
 from armillary.capture.recorder import Recorder
 
@@ -22,7 +22,10 @@ FIRST_EVENT = 1 << 40
 """Events that are recorded again have numbers from here on; PyTorch counts its own from 1."""
 _events = count(FIRST_EVENT)
 Name = Any
-"""(stage, microbatches before this one, phase, which) of what a part has made; ("input", which); or its number."""
+"""(stage, microbatches before this one, phase, which) of what a part has made, with 0 microbatches before for the
+first one as `FIRST`; ("input", which); or its number."""
+FIRST = -1
+"""Of the first microbatch, whose gradients all others add to, in place of how many it is before them."""
 
 
 class Unlike(Exception):
@@ -40,8 +43,10 @@ class Part:
         first: Number of its first storage.
         region: Number of its first call of a compiled part.
         end: Number after its last storage.
+        last_region: Number of its last call of a compiled part.
         events: That it recorded, in order.
         inputs: Numbers of the storages that it was given.
+        received: Numbers of the communications that write these; -1: none does.
     """
 
     stage: int
@@ -50,7 +55,9 @@ class Part:
     first: int
     region: int
     inputs: list[int]
+    received: list[int]
     end: int = 0
+    last_region: int = 0
     events: list[int] = field(default_factory=list)
 
 
@@ -118,10 +125,12 @@ class Blocks:
 
     def begin(self, stage: int, microbatch: int, phase: str, inputs: Any) -> Part:
         """Return a part that begins now, of these tensors."""
-        memory = self._recorder.memory
-        given = [memory.number(each) for each in self._tree.tree_leaves(inputs) if self._is_fake(each)]
-        regions = self._recorder.where.regions
-        return Part(stage, microbatch, phase, memory.count + 1, regions + 1, given)
+        recorder, memory = self._recorder, self._recorder.memory
+        given = [each for each in self._tree.tree_leaves(inputs) if self._is_fake(each)]
+        return Part(
+            stage, microbatch, phase, memory.count + 1, recorder.where.regions + 1,
+            [memory.number(each) for each in given], [recorder.written_by(each) for each in given],
+        )  # fmt: skip
 
     def read(self, part: Part, run: Callable[[], Any]) -> tuple[Any, Block | None]:
         """Run a part; return what it returns, and what it did, if that can be said for another one, too."""
@@ -130,19 +139,20 @@ class Blocks:
         rows, calls, flows, mark = len(log.rows), len(log.communications), len(recorder.flows), memory.mark()
         before, bytes_before, assumed = recorder.calls, log.host_bytes, Counter(recorder.values.assumed)
         out = run()
-        part.end = memory.count + 1
-        issued = []
-        for row, what in recorder.issued(rows, calls):
-            if row.kind == RECORD:
-                self._record(part, what)
-            issued.append((row._replace(calls=row.calls - before), self._event(part, row.kind, what)))
-            before = 0
+        part.end, part.last_region = memory.count + 1, recorder.where.regions
         self._keep(part)
         try:
+            issued = []
+            for row, what in recorder.issued(rows, calls):
+                if row.kind == RECORD:
+                    self._record(part, what)
+                named = self._join(part, what, calls) if row.kind == JOIN else self._event(part, row.kind, what)
+                issued.append((row._replace(calls=row.calls - before), named))
+                before = 0
             block = Block(
                 tuple(issued),
                 tuple(self._flow(part, each, rows, mark) for each in recorder.flows[flows:]),
-                tuple((self._storage(part, number), *rest) for number, *rest in memory.since(mark)),
+                _settled([(self._storage(part, number), *rest) for number, *rest in memory.since(mark)]),
                 tuple(memory.made(part.first)),
                 tuple(map(self._result(part), self._tree.tree_leaves(out))),
                 recorder.calls - before,
@@ -163,8 +173,9 @@ class Blocks:
         recorder = self._recorder
         log, memory = recorder.log, recorder.memory
         part.end = part.first + len(block.made)
+        part.last_region = part.region + block.regions - 1
         self._keep(part)
-        rows = [(row, self._number_of_event(part, row.kind, what)) for row, what in block.rows]
+        rows = [(row, self._number_of_row(part, row.kind, what)) for row, what in block.rows]
         changes: list[Change] = [
             (self._number(part, name), size, stream) for name, size, stream in block.changes
         ]
@@ -173,7 +184,7 @@ class Blocks:
             recorder.flows.append(
                 flow._replace(
                     row=flow.row + first,
-                    region=region and (abs(region) + part.region - 1) * (1 if region > 0 else -1),
+                    region=self._number_of_region(part, region),
                     reads=self._numbers(part, reads),
                     writes=self._numbers(part, writes),
                     mark=flow.mark + mark,
@@ -212,11 +223,12 @@ class Blocks:
         return type(value) is self._recorder.values.fake
 
     def _relative(self, part: Part, other: Part, which: int) -> Name:
-        return other.stage, part.microbatch - other.microbatch, other.phase, which
+        before = part.microbatch - other.microbatch
+        return other.stage, before if other.microbatch or not before else FIRST, other.phase, which
 
     def _absolute(self, part: Part, name: Name) -> tuple[Part, int]:
         stage, before, phase, which = name
-        found = self._parts.get((stage, part.microbatch - before, phase))
+        found = self._parts.get((stage, 0 if before == FIRST else part.microbatch - before, phase))
         if found is None:
             raise Unlike
         return found, which
@@ -251,7 +263,18 @@ class Blocks:
         found = self._of_event.get(what)
         return self._relative(part, *found) if found else what
 
-    def _number_of_event(self, part: Part, kind: int, name: Any) -> Any:
+    def _join(self, part: Part, what: int, calls: int) -> Any:
+        if what >= 0:
+            return what
+        if what + calls not in part.received:
+            raise Unlike
+        return "input", part.received.index(what + calls)
+
+    def _number_of_row(self, part: Part, kind: int, name: Any) -> Any:
+        if kind == JOIN and isinstance(name, tuple):
+            if part.received[name[1]] < 0:
+                raise Unlike
+            return part.received[name[1]] - len(self._recorder.log.communications)
         if not isinstance(name, tuple) or kind not in (RECORD, WAIT, HOST):
             return name
         other, which = self._absolute(part, name)
@@ -268,15 +291,25 @@ class Blocks:
         self._of_event[event] = part, len(part.events) - 1
 
     def _flow(self, part: Part, flow: Flow, rows: int, mark: int) -> Any:
-        region = abs(flow.region)
-        if region:
-            region -= part.region - 1
-            region = region if flow.region > 0 else -region
+        region: Any = 0
+        if number := abs(flow.region):
+            made = next(
+                (each for each in reversed(self._order) if each.region <= number <= each.last_region), None
+            )
+            if made is None:
+                raise Unlike
+            region = self._relative(part, made, number - made.region), flow.region > 0
         sides = (
             tuple((self._storage(part, number), size) for number, size in side.items())
             for side in (flow.reads, flow.writes)
         )
         return region, *sides, flow._replace(row=flow.row - rows, region=0, reads={}, writes={}, mark=flow.mark - mark)
+
+    def _number_of_region(self, part: Part, name: Any) -> int:
+        if not name:
+            return 0
+        made, which = self._absolute(part, name[0])
+        return (made.region + which) * (1 if name[1] else -1)
 
     def _result(self, part: Part) -> Callable[[Any], Any]:
         values, memory = self._recorder.values, self._recorder.memory
@@ -298,3 +331,11 @@ class Blocks:
             )
 
         return of
+
+
+def _settled(changes: list[Any]) -> tuple[Any, ...]:
+    """Return changes with those storages in an order of their own that end together: PyTorch has none."""
+    found: list[Any] = []
+    for ends, together in groupby(changes, key=lambda each: not each[1]):
+        found += sorted(together, key=str) if ends else together
+    return tuple(found)

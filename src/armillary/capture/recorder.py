@@ -211,6 +211,8 @@ class Recorder:
                 log.communications.append(replace(what[0], group=self._group(what[1])))
             else:
                 number = what + calls * (row.kind == JOIN)
+            if row.kind == JOIN:
+                self._joined.add((number, row.stream))
             log.rows.append(row._replace(what=number, calls=row.calls + self.calls))
             self.calls = 0
 
@@ -266,6 +268,10 @@ class Recorder:
         """Return the tensors that the communication of a `Work` writes."""
         found = self._works.get(id(work))
         return list(found[2]) if found is not None else []
+
+    def written_by(self, tensor: Any) -> int:
+        """Return the number of the last communication that writes a tensor on a stream of its own; -1: none does."""
+        return self._pending.get(tensor.untyped_storage()._cdata, -1)
 
     def wait_for(self, tensor: Any) -> None:
         """Let the current stream wait for the communication that writes a tensor."""

@@ -1,0 +1,83 @@
+"""Pipelines by name of their schedule: two blocks a stage, sharded (FSDP2), checkpointed; perhaps an odd microbatch."""
+
+import argparse
+import os
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining.schedules import PipelineScheduleMulti, get_schedule_class
+from torch.utils.checkpoint import checkpoint
+
+
+class Block(nn.Module):
+    def __init__(self, reentrant: bool, odd: int) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(32, 64), nn.Linear(64, 32)
+        self.reentrant, self.odd, self.calls = reentrant, odd, 0
+
+    def inner(self, x: torch.Tensor) -> torch.Tensor:
+        return self.down(nn.functional.gelu(self.up(x)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        if self.calls == self.odd:
+            x = x * 2
+        return x + checkpoint(self.inner, x, use_reentrant=self.reentrant)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--schedule", default="1F1B")
+    parser.add_argument("--microbatches", type=int, default=8)
+    parser.add_argument("--reentrant", action="store_true")
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--reshard", action="store_true")
+    parser.add_argument("--odd", type=int, default=0)
+    chosen = parser.parse_args()
+    dist.init_process_group("nccl")
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    pp = dist.get_world_size() // 2
+    mesh = init_device_mesh("cuda", (pp, 2), mesh_dim_names=("pp", "dp"))
+    place, kind = mesh["pp"].get_local_rank(), get_schedule_class(chosen.schedule)
+    several = issubclass(kind, PipelineScheduleMulti)
+    if not several:
+        mine = [place]
+    elif "V" in chosen.schedule.removeprefix("Interleaved"):
+        mine = [place, 2 * pp - 1 - place]
+    else:
+        mine = [place, pp + place]
+    stages = []
+    for number in mine:
+        blocks = [Block(chosen.reentrant, chosen.odd).cuda() for _ in range(2)]
+        for block in blocks:
+            if chosen.compile:
+                block.compile()
+            fully_shard(block, mesh=mesh["dp"], reshard_after_forward=chosen.reshard)
+        model = fully_shard(nn.Sequential(*blocks), mesh=mesh["dp"], reshard_after_forward=chosen.reshard)
+        stages.append(
+            PipelineStage(
+                model, number, pp * len(mine), torch.device("cuda"), group=mesh["pp"].get_group()
+            )
+        )
+    optimizer = torch.optim.AdamW([each for stage in stages for each in stage.submod.parameters()])
+    schedule = kind(
+        stages if several else stages[0], chosen.microbatches, loss_fn=nn.functional.mse_loss
+    )
+    for _ in range(3):
+        given, target, losses = (torch.randn(16, 32, device="cuda") for _ in range(2)), None, []
+        given, target = given
+        schedule.step(
+            *([given] if any(stage.is_first for stage in stages) else []),
+            **({"target": target, "losses": losses} if any(stage.is_last for stage in stages) else {}),
+        )
+        if losses:
+            print(torch.stack(losses).mean().item())
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+main()
