@@ -23,9 +23,13 @@ FIRST_EVENT = 1 << 40
 _events = count(FIRST_EVENT)
 Name = Any
 """(stage, microbatches before this one, phase, which) of what a part has made, with 0 microbatches before for the
-first one as `FIRST`; ("input", which); or its number."""
+first one as `FIRST`; ("input", phase, which) of what it was given; or its number."""
 FIRST = -1
 """Of the first microbatch, whose gradients all others add to, in place of how many it is before them."""
+
+
+PHASES = ("forward", "loss", "full", "input", "weight")
+"""Of a microbatch: the last three are backward passes."""
 
 
 class Unlike(Exception):
@@ -39,7 +43,7 @@ class Part:
     Attributes:
         stage: Number of the stage.
         microbatch: Its number.
-        phase: ``forward``, ``loss``, or a kind of backward pass.
+        phase: One of `PHASES`.
         first: Number of its first storage.
         region: Number of its first call of a compiled part.
         end: Number after its last storage.
@@ -234,8 +238,10 @@ class Blocks:
         return found, which
 
     def _storage(self, part: Part, number: int) -> Name:
-        if number in part.inputs:
-            return "input", part.inputs.index(number)
+        for phase in PHASES:
+            given = self._parts.get((part.stage, part.microbatch, phase))
+            if given is not None and number in given.inputs:
+                return "input", phase, given.inputs.index(number)
         at = bisect_right(self._order, number, key=lambda each: each.first) - 1
         while at >= 0 and self._order[at].end <= number and self._order[at].first == number:
             at -= 1  # it made none
@@ -248,9 +254,10 @@ class Blocks:
         if isinstance(name, int):
             return name
         if name[0] == "input":
-            if name[1] >= len(part.inputs):
+            given = self._parts.get((part.stage, part.microbatch, name[1]))
+            if given is None or name[2] >= len(given.inputs):
                 raise Unlike
-            return part.inputs[name[1]]
+            return given.inputs[name[2]]
         other, which = self._absolute(part, name)
         return other.first + which
 

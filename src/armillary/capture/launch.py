@@ -24,14 +24,12 @@ from armillary.capture.log import FORMAT, Log, path_of, read
 from armillary.capture.mesh import mesh_of, needs_mesh
 from armillary.capture.script import ALL_OF_THEM, REFUSED
 from armillary.capture.session import STEP
-from armillary.capture.summary import classes, witnesses
+from armillary.capture.summary import MOST_RUN, classes, witnesses
 
 TOGETHER = 2
 """Processes that compute at a time; those that wait for a message of another rank do not count."""
 RUN = "capture.json"
 """File of a folder that says what its ranks are of: those of another run are not taken for this one's."""
-MOST_RANKS = 256
-"""Ranks of which each is run, where nothing follows from the others."""
 MOST_PRINTED = 1_000_000
 """Characters of what a rank printed that are kept where it failed."""
 
@@ -60,7 +58,7 @@ def capture_script(
         folder: Where ``rank_<r>.json.gz`` go.
         ranks: How many ranks it has.
         run: Those to run; None: the first and the last, one of each stage of a pipeline, and one at random; and the
-            others, if those differ and there are at most `MOST_RANKS`.
+            others, if those differ and there are at most `MOST_RUN`.
         device: What `torch.cuda` answers as.
         step: Step to record, from 1, after which the script is ended, or its last one if it makes fewer; 0: the whole
             script.
@@ -78,9 +76,9 @@ def capture_script(
     for rank in run or ():
         if not 0 <= rank < ranks:
             raise InputError(f"rank {rank} is to run, expected ranks from 0 to {ranks - 1}")
-    if run is not None and len(run) > MOST_RANKS:
+    if run is not None and len(run) > MOST_RUN:
         raise InputError(
-            f"{len(run)} ranks are to run, expected at most {MOST_RANKS}, such as one of each kind"
+            f"{len(run)} ranks are to run, expected at most {MOST_RUN}, such as one of each kind"
         )
     found = fake_device(device)
     make_folder(target)
@@ -160,7 +158,7 @@ def _usual(processes: _Processes, ranks: int) -> None:
         logs = processes.logs()
         mesh = mesh_of(logs)
         if mesh is None:
-            if ranks > MOST_RANKS:
+            if ranks > MOST_RUN:
                 raise needs_mesh(logs)
             processes.run(range(ranks))
             return
@@ -168,7 +166,7 @@ def _usual(processes: _Processes, ranks: int) -> None:
         processes.alike = [list(mesh.sizes), list(stages)]
         first = (range(size if at in stages else 1) for at, size in enumerate(mesh.sizes))
         wanted = {mesh.rank(place) for place in product(*first)} - processes.done
-        if len(wanted) > MOST_RANKS:
+        if len(wanted) > MOST_RUN:
             raise InputError(
                 f"{logs[0].script}: {len(wanted)} ranks send messages to different others; expected --run"
             )
@@ -183,7 +181,7 @@ def _usual(processes: _Processes, ranks: int) -> None:
     # Where others differ (in a ring, each rank may see another part of a mask), what follows from none is run, too.
     logs = processes.logs()
     rest = set(range(ranks)).difference(*(each.ranks for each in classes(logs)))
-    if rest and len(rest) + len(logs) <= MOST_RANKS:
+    if rest and len(rest) + len(logs) <= MOST_RUN:
         processes.run(rest)
 
 

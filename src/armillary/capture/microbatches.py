@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from armillary.capture.blocks import Block, Blocks, Unlike
+from armillary.capture.leaves import leaves_of
 from armillary.capture.recorder import Recorder
 from armillary.convert.torch_import import torch_part
 
@@ -33,8 +34,8 @@ class Microbatches:
     def __init__(self, torch: Any, recorder: Recorder) -> None:
         """Replace what runs microbatches."""
         self._torch, self._recorder = torch, recorder
-        self._blocks = Blocks(torch, recorder)
-        # By stage, phase, and where its weights are: what was done last, with a result like it, and what was done twice.
+        self._blocks, self._leaves = Blocks(torch, recorder), leaves_of(torch)
+        # By stage, phase, shapes, and where its weights are: what was done last, with a result like it; what was twice.
         self._done: dict[Key, tuple[Block | None, Any]] = {}
         self._twice: set[Key] = set()
         self._latest: dict[tuple[int, str], Key] = {}
@@ -92,7 +93,8 @@ class Microbatches:
             return run()
         part = self._blocks.begin(place, number, phase, inputs)
         # The first one makes the memory of gradients.
-        key = place, phase, number == 0, self._weights(stage)
+        shapes = [tuple(each.shape) for each in self._leaves(inputs) if isinstance(each, self._torch.Tensor)]
+        key = place, phase, number == 0, tuple(shapes), self._weights(stage)
         block, like = self._done.get(key, (None, None))
         if phase == "forward" and (key not in self._twice or not self._repeats(stage, number)):
             self._runs[place, number] = set()

@@ -17,6 +17,10 @@ from armillary.capture.values import EVEN
 MOST_LISTED = 1024
 """Largest group whose ranks a JSON file lists; of a larger one it has the rule, where there is one."""
 
+MOST_RUN = 256
+"""Ranks of which each is run, where nothing follows from the others."""
+WHOLE, EXACT, WORK = range(3)
+"""What ranks are compared by: all; all between the first and the last GEMM; GEMMs, attention and communications."""
 WITNESSES = 3
 """Ranks of a place that have to do the same where one of it differs."""
 
@@ -43,7 +47,9 @@ def classes(logs: Sequence[Log], mesh: Mesh | None = None) -> list[RankClass]:
 
     A rank that was not run is in the class of those at its place in the pipeline, if they all do the same but for the
     first or last one; without a mesh, or where they differ, it is in none. Where some were not run, shards of gradients
-    and of the optimizer may be of more or fewer pieces, and the one with most operators stands for the others.
+    and of the optimizer may be of more or fewer pieces, and the one with most operators stands for the others. So it is
+    where there are too many ranks to run all, and they have the same GEMMs, operations of attention and
+    communications: in a ring, each rank cuts and copies other parts of the keys.
 
     Args:
         logs: Of the ranks that were run.
@@ -51,10 +57,19 @@ def classes(logs: Sequence[Log], mesh: Mesh | None = None) -> list[RankClass]:
     """
     logs = sorted(logs, key=lambda each: each.rank)
     mesh = mesh or mesh_of(logs)
-    alike: dict[str, list[Log]] = {}
     all_run = len(logs) == logs[0].ranks
+    found = _classes(logs, mesh, all_run, what=EXACT)
+    if sum(len(each.ranks) for each in found) < logs[0].ranks and logs[0].ranks > MOST_RUN:
+        rough = _classes(logs, mesh, all_run, what=WORK)
+        if sum(len(each.ranks) for each in rough) == logs[0].ranks:
+            return rough
+    return found
+
+
+def _classes(logs: Sequence[Log], mesh: Mesh | None, all_run: bool, what: int) -> list[RankClass]:
+    alike: dict[str, list[Log]] = {}
     for log in logs:
-        alike.setdefault(structure(log, mesh, ends=all_run), []).append(log)
+        alike.setdefault(structure(log, mesh, WHOLE if all_run else what), []).append(log)
     found = list(alike.values())
     ranks = {at: [log.rank for log in each] for at, each in enumerate(found)}
     if mesh is not None and not all_run:
@@ -82,7 +97,7 @@ def witnesses(logs: Sequence[Log], per_host: int) -> set[int]:
     mesh, found = mesh_of(logs), set[int]()
     if mesh is None:
         return found
-    number = {log.rank: structure(log, mesh, ends=False) for log in logs}
+    number = {log.rank: structure(log, mesh, WORK if logs[0].ranks > MOST_RUN else EXACT) for log in logs}
     place = _places(mesh, logs)
     for where in np.unique(place[list(number)]).tolist():
         there = np.flatnonzero(place == where)
@@ -116,13 +131,14 @@ def _usual(run: dict[int, int], there: np.ndarray[Any, np.dtype[np.int64]]) -> i
     return found if not others and (count == len(run) or count >= WITNESSES) else -1
 
 
-def structure(log: Log, mesh: Mesh | None, *, ends: bool = True) -> str:
+def structure(log: Log, mesh: Mesh | None, by: int = WHOLE) -> str:
     """Return a digest of what a rank does: operators, streams, events and communications in order.
 
     GEMMs and attention count with their shapes, communications with their bytes and with the axes of their groups and
-    messages; all other operators by their names, as shards may be uneven. Without `ends` those before the first and
-    after the last GEMM do not count, and the host waits once where it does so several times in a row: an optimizer
-    whose shards are cut from one buffer works on as many pieces as there are parameters in a rank's part of it.
+    messages; all other operators by their names, as shards may be uneven. Unless it is `by` the whole, those before the
+    first and after the last GEMM do not count, and the host waits once where it does so several times in a row: an
+    optimizer whose shards are cut from one buffer works on as many pieces as there are parameters in a rank's part of
+    it. By its work, attention counts with its operations, and operators do not count that are neither.
     """
     digest = hashlib.sha256()
     events: dict[int, int] = {}
@@ -131,14 +147,16 @@ def structure(log: Log, mesh: Mesh | None, *, ends: bool = True) -> str:
         at for at, row in enumerate(log.rows) if row.kind == OPERATOR and log.kinds[row.what].products
     ]
     before: tuple[Any, ...] = ()
-    first, last = (products[0], products[-1]) if products and not ends else (0, len(log.rows))
+    first, last = (products[0], products[-1]) if products and by != WHOLE else (0, len(log.rows))
     for at, row in enumerate(log.rows):
         what: Any = row.what
         if row.kind == OPERATOR:
-            if not first <= at <= last:
-                continue
             kind = log.kinds[row.what]
-            what = (kind.name, kind.inputs if kind.products else "")
+            if not first <= at <= last or (by == WORK and not kind.products):
+                continue
+            # Half of the queries with all of the keys, or all of them with half of the keys: the same work.
+            shapes = kind.flops if by == WORK and kind.family == "attention" else kind.inputs
+            what = (kind.name, shapes if kind.products else "")
         elif row.kind == COMMUNICATION:
             each = log.communications[row.what]
             what = (
@@ -153,7 +171,7 @@ def structure(log: Log, mesh: Mesh | None, *, ends: bool = True) -> str:
             what = events.setdefault(row.what, len(events))
         one = row.kind, what, row.stream, log.places[row.place].module
         # Optimizers may read a number for each piece.
-        if ends or row.kind != HOST or one != before:
+        if by == WHOLE or row.kind != HOST or one != before:
             digest.update(repr(one).encode())
         before = one
     return digest.hexdigest()

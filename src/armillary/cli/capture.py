@@ -139,7 +139,7 @@ def present(logs: list[Log]) -> None:
                 f"Rank {each.ranks[0]} alone differs from others of its place, which stand for those that were not run"
             )
         if each.uneven:
-            say(f"Ranks {_listed(each.run)} differ in {each.uneven} operators: uneven shards")
+            say(f"Ranks {_listed(each.run)} differ in {each.uneven} operators: uneven shards or copies")
     assumed = assumptions(logs)
     for text in assumed:
         say(f"Assumed: {text}")

@@ -14,19 +14,30 @@ from torch.utils.checkpoint import checkpoint
 
 
 class Block(nn.Module):
-    def __init__(self, reentrant: bool, odd: int) -> None:
+    def __init__(self, reentrant: bool) -> None:
         super().__init__()
         self.up, self.down = nn.Linear(32, 64), nn.Linear(64, 32)
-        self.reentrant, self.odd, self.calls = reentrant, odd, 0
+        self.reentrant, self.odd = reentrant, False
 
     def inner(self, x: torch.Tensor) -> torch.Tensor:
         return self.down(nn.functional.gelu(self.up(x)))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.calls += 1
-        if self.calls == self.odd:
+        if self.odd:
             x = x * 2
         return x + checkpoint(self.inner, x, use_reentrant=self.reentrant)
+
+
+def last_is_odd(stage: PipelineStage, last: int) -> None:
+    """Let the last microbatch do something that the others do not."""
+    forward = stage.forward_one_chunk
+
+    def called(number: int, *given: object, **named: object) -> object:
+        for block in stage.submod:
+            block.odd = number == last
+        return forward(number, *given, **named)
+
+    stage.forward_one_chunk = called
 
 
 def main() -> None:
@@ -36,7 +47,7 @@ def main() -> None:
     parser.add_argument("--reentrant", action="store_true")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--reshard", action="store_true")
-    parser.add_argument("--odd", type=int, default=0)
+    parser.add_argument("--odd-last", action="store_true")
     chosen = parser.parse_args()
     dist.init_process_group("nccl")
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
@@ -52,24 +63,25 @@ def main() -> None:
         mine = [place, pp + place]
     stages = []
     for number in mine:
-        blocks = [Block(chosen.reentrant, chosen.odd).cuda() for _ in range(2)]
+        blocks = [Block(chosen.reentrant).cuda() for _ in range(2)]
         for block in blocks:
             if chosen.compile:
                 block.compile()
             fully_shard(block, mesh=mesh["dp"], reshard_after_forward=chosen.reshard)
         model = fully_shard(nn.Sequential(*blocks), mesh=mesh["dp"], reshard_after_forward=chosen.reshard)
-        stages.append(
-            PipelineStage(
-                model, number, pp * len(mine), torch.device("cuda"), group=mesh["pp"].get_group()
-            )
+        stage = PipelineStage(
+            model, number, pp * len(mine), torch.device("cuda"), group=mesh["pp"].get_group()
         )
+        if chosen.odd_last:
+            last_is_odd(stage, chosen.microbatches - 1)
+        stages.append(stage)
     optimizer = torch.optim.AdamW([each for stage in stages for each in stage.submod.parameters()])
     schedule = kind(
         stages if several else stages[0], chosen.microbatches, loss_fn=nn.functional.mse_loss
     )
     for _ in range(3):
-        given, target, losses = (torch.randn(16, 32, device="cuda") for _ in range(2)), None, []
-        given, target = given
+        given, target = (torch.randn(16, 32, device="cuda") for _ in range(2))
+        losses: list[torch.Tensor] = []
         schedule.step(
             *([given] if any(stage.is_first for stage in stages) else []),
             **({"target": target, "losses": losses} if any(stage.is_last for stage in stages) else {}),
