@@ -32,7 +32,7 @@ PHASES = ("forward", "loss", "full", "input", "weight")
 """Of a microbatch: the last three are backward passes."""
 
 
-class Unlike(Exception):
+class UnlikeError(Exception):
     """A block cannot be said in words that hold for another one, or names what this one has not."""
 
 
@@ -150,7 +150,9 @@ class Blocks:
             for row, what in recorder.issued(rows, calls):
                 if row.kind == RECORD:
                     self._record(part, what)
-                named = self._join(part, what, calls) if row.kind == JOIN else self._event(part, row.kind, what)
+                named = (
+                    self._join(part, what, calls) if row.kind == JOIN else self._event(part, row.kind, what)
+                )
                 issued.append((row._replace(calls=row.calls - before), named))
                 before = 0
             block = Block(
@@ -164,7 +166,7 @@ class Blocks:
                 log.host_bytes - bytes_before,
                 tuple(sorted((recorder.values.assumed - assumed).items())),
             )
-        except Unlike:
+        except UnlikeError:
             return out, None
         return out, block
 
@@ -172,7 +174,7 @@ class Blocks:
         """Record a block once more, as a part that begins now; return what it returns, in the shape of `like`.
 
         Raises:
-            Unlike: it names what this microbatch does not have.
+            UnlikeError: it names what this microbatch does not have.
         """
         recorder = self._recorder
         log, memory = recorder.log, recorder.memory
@@ -216,7 +218,7 @@ class Blocks:
         finally:
             recorder.paused = False
         if not recorder.memory.adopt(made, part.first + result.storage):
-            raise Unlike
+            raise UnlikeError
         return made.requires_grad_(result.needs_gradient)
 
     def _keep(self, part: Part) -> None:
@@ -234,7 +236,7 @@ class Blocks:
         stage, before, phase, which = name
         found = self._parts.get((stage, 0 if before == FIRST else part.microbatch - before, phase))
         if found is None:
-            raise Unlike
+            raise UnlikeError
         return found, which
 
     def _storage(self, part: Part, number: int) -> Name:
@@ -243,20 +245,18 @@ class Blocks:
             if given is not None and number in given.inputs:
                 return "input", phase, given.inputs.index(number)
         at = bisect_right(self._order, number, key=lambda each: each.first) - 1
-        while at >= 0 and self._order[at].end <= number and self._order[at].first == number:
-            at -= 1  # it made none
         other = self._order[at] if at >= 0 else None
         if other is None or number >= other.end:
             return number
         return self._relative(part, other, number - other.first)
 
     def _number(self, part: Part, name: Name) -> int:
-        if isinstance(name, int):
-            return name
+        if not isinstance(name, tuple):
+            return int(name)
         if name[0] == "input":
             given = self._parts.get((part.stage, part.microbatch, name[1]))
             if given is None or name[2] >= len(given.inputs):
-                raise Unlike
+                raise UnlikeError
             return given.inputs[name[2]]
         other, which = self._absolute(part, name)
         return other.first + which
@@ -274,13 +274,13 @@ class Blocks:
         if what >= 0:
             return what
         if what + calls not in part.received:
-            raise Unlike
+            raise UnlikeError
         return "input", part.received.index(what + calls)
 
     def _number_of_row(self, part: Part, kind: int, name: Any) -> Any:
         if kind == JOIN and isinstance(name, tuple):
             if part.received[name[1]] < 0:
-                raise Unlike
+                raise UnlikeError
             return part.received[name[1]] - len(self._recorder.log.communications)
         if not isinstance(name, tuple) or kind not in (RECORD, WAIT, HOST):
             return name
@@ -290,7 +290,7 @@ class Blocks:
             self._record(part, number)
             return number
         if which >= len(other.events):
-            raise Unlike
+            raise UnlikeError
         return other.events[which]
 
     def _record(self, part: Part, event: int) -> None:
@@ -304,13 +304,17 @@ class Blocks:
                 (each for each in reversed(self._order) if each.region <= number <= each.last_region), None
             )
             if made is None:
-                raise Unlike
+                raise UnlikeError
             region = self._relative(part, made, number - made.region), flow.region > 0
         sides = (
             tuple((self._storage(part, number), size) for number, size in side.items())
             for side in (flow.reads, flow.writes)
         )
-        return region, *sides, flow._replace(row=flow.row - rows, region=0, reads={}, writes={}, mark=flow.mark - mark)
+        return (
+            region,
+            *sides,
+            flow._replace(row=flow.row - rows, region=0, reads={}, writes={}, mark=flow.mark - mark),
+        )
 
     def _number_of_region(self, part: Part, name: Any) -> int:
         if not name:
@@ -325,10 +329,10 @@ class Blocks:
             if not isinstance(value, self._torch.Tensor):
                 if value is None or isinstance(value, int | float | str | bool):
                     return value
-                raise Unlike
+                raise UnlikeError
             number = memory.number(value) if self._is_fake(value) else 0
             if not part.first <= number < part.end or value in values.known or value.storage_offset():
-                raise Unlike
+                raise UnlikeError
             return Result(
                 number - part.first,
                 tuple(value.shape),
@@ -343,6 +347,7 @@ class Blocks:
 def _settled(changes: list[Any]) -> tuple[Any, ...]:
     """Return changes with those storages in an order of their own that end together: PyTorch has none."""
     found: list[Any] = []
-    for ends, together in groupby(changes, key=lambda each: not each[1]):
+    for ends, group in groupby(changes, key=lambda each: not each[1]):
+        together = list(group)
         found += sorted(together, key=str) if ends else together
     return tuple(found)

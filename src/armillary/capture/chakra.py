@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from armillary.base.errors import InputError
+from armillary.capture.kinds import Kind
 from armillary.capture.log import ALL, COMMUNICATION, HOST, JOIN, OPERATOR, RECORD, Communication, Log, Row
 from armillary.capture.mesh import Mesh, mesh_of, needs_mesh
 from armillary.capture.summary import RankClass, classes
@@ -17,7 +18,7 @@ from armillary.trace import CollectiveType, Graph, GraphBuilder, Node, NodeType,
 from armillary.trace.attention import ATTENTION
 from armillary.trace.gemm import GEMM, to_numbers
 from armillary.trace.grid import AXIS
-from armillary.trace.node import Attribute
+from armillary.trace.node import Attribute, Common
 
 MODULE = "module"
 """String attribute of a node: path of the module that issued it, forward or backward."""
@@ -169,6 +170,8 @@ class _Nodes:
         self._told: set[int] = set()
         self._issued = -1
         self._pending = 0
+        # By operator, stream and place; what a node of it has.
+        self._of: dict[tuple[int, int, int], Common] = {}
         streams = [row.stream for row in log.rows if row.stream >= 0]
         # A stream that a group has to itself gets a number above those of the program.
         self._own = max(streams, default=0) + 1
@@ -232,27 +235,36 @@ class _Nodes:
         self._issued = node.id
         return node.id
 
-    def _add(
-        self, name: str, kind: int, stream: int, after: set[int], row: Row, attrs: list[Attribute]
-    ) -> int:
+    def _add(self, name: str, kind: int, stream: int, after: set[int], attrs: Common) -> int:
         after = after.union(self._issue())
-        place = self._log.places[row.place]
-        node = Node(len(self._nodes), name, kind, (), tuple(sorted(after)))
-        node.attrs += [("is_cpu_op", "bool", False), *attrs, ("stream", "int64", stream)]
-        if place.module:
-            node.attrs.append((MODULE, "string", place.module))
-        if place.line:
-            node.attrs.append((LINE, "string", place.line))
-        if place.backward:
-            node.attrs.append((BACKWARD, "bool", True))
+        node = Node(len(self._nodes), name, kind, (), tuple(sorted(after)), attrs=attrs)
         self._nodes.append(node)
         self._last[stream] = node.id
         self._waits.pop(stream, None)
         self._told.add(stream)
         return node.id
 
+    def _at(self, row: Row, stream: int, attrs: list[Attribute]) -> Common:
+        """Return the attributes of a node, with where it runs and where it is from."""
+        place = self._log.places[row.place]
+        found = Common([("is_cpu_op", "bool", False), *attrs, ("stream", "int64", stream)])
+        if place.module:
+            found.append((MODULE, "string", place.module))
+        if place.line:
+            found.append((LINE, "string", place.line))
+        if place.backward:
+            found.append((BACKWARD, "bool", True))
+        return found
+
     def _kernel(self, row: Row) -> None:
-        kind = self._log.kinds[row.what]
+        key = row.what, row.stream, row.place
+        if key not in self._of:
+            self._of[key] = self._at(row, row.stream, self._work(self._log.kinds[row.what]))
+        name = self._log.kinds[row.what].name
+        self._add(name, NodeType.COMP_NODE, row.stream, self._before(row.stream), self._of[key])
+
+    def _work(self, kind: Kind) -> list[Attribute]:
+        """Return what a compute model needs to know of an operator."""
         flops = kind.flops
         if kind.attention is not None and kind.attention.backward:
             # Compute models count two operations of gradients for each of the forward pass, and know that the kernel
@@ -275,7 +287,7 @@ class _Nodes:
             attrs.append((ATTENTION, "int64_list", list(kind.attention)))
         if not kind.family:
             attrs.append((UNKNOWN, "bool", True))
-        self._add(kind.name, NodeType.COMP_NODE, row.stream, self._before(row.stream), row, attrs)
+        return attrs
 
     def _communication(self, row: Row) -> None:
         each = self._log.communications[row.what]
@@ -297,7 +309,7 @@ class _Nodes:
             attrs = [("comm_type", "int64", int(type_)), ("comm_size", "int64", self._size(each)), *where]
             if each.splits and sum(each.splits) == each.input:
                 attrs.append(("comm_splits", "int64_list", list(each.splits)))
-        self._calls[row.what] = self._add(each.type, kind, stream, after, row, attrs)
+        self._calls[row.what] = self._add(each.type, kind, stream, after, self._at(row, stream, attrs))
         if self._times.message and each.type in ("send", "recv"):
             # The host waits for the message, and issues what comes after it only then.
             self._host = {self._of_host("handshake", self._times.message, {self._calls[row.what]})}

@@ -91,7 +91,12 @@ class Memory:
         return [self._made.get(number, "") for number in range(first, self.count + 1)]
 
     def follow(self, changes: Iterable[Change], made: Sequence[str]) -> None:
-        """Let changes happen to storages that no tensor has; the next numbers are theirs, `made` where they are from."""
+        """Let changes happen to storages that no tensor has.
+
+        Args:
+            changes: See `Change`.
+            made: Where those that are new are from, whose numbers are the next ones.
+        """
         first = self.count + 1
         self.count += len(made)
         keys = {number: key for key, number in self._numbers.items()}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from armillary.capture.blocks import Block, Blocks, Unlike
+from armillary.capture.blocks import Block, Blocks, UnlikeError
 from armillary.capture.leaves import leaves_of
 from armillary.capture.recorder import Recorder
 from armillary.convert.torch_import import torch_part
@@ -104,7 +104,7 @@ class Microbatches:
                 raise NotAlike
             try:
                 found = self._blocks.write(part, block, like)
-            except Unlike:
+            except UnlikeError:
                 raise NotAlike from None
             recorder.log.note(NOTE)
             return found

@@ -40,6 +40,10 @@ PACE, WHOLE_PACE = "comm_pace", 1000
 """Attribute of a collective that a kernel sends itself, in thousandths of the links' bandwidth that it reaches."""
 
 
+class Common(list[Attribute]):
+    """Attributes that many nodes have in common, which are packed once; nobody changes them."""
+
+
 @dataclass
 class Node:
     """One node; `inputs` and `outputs` are IOInfo (values, shapes, types), None where absent."""
@@ -132,6 +136,8 @@ class Packer:
         self.string_ptr, self.pool = [0, 0], bytearray()
         self.io: list[tuple[int, ...]] = []
         self.docs: list[tuple[int, int]] = []
+        # By identity, and kept so that no other gets it.
+        self._packed: dict[int, tuple[Common, list[tuple[int, int, int]]]] = {}
 
     def _fail(self, message: str) -> NoReturn:
         raise InputError(f"{self.source}: {self.where}: {message}")
@@ -153,8 +159,14 @@ class Packer:
             if info is not None:
                 texts = (self._string(text, "IOInfo") for text in info)
                 self.io.append((len(self.rows) - 1, side, *texts))
+        if id(node.attrs) in self._packed:
+            self.attrs += self._packed[id(node.attrs)][1]
+            return
+        first, docs = len(self.attrs), len(self.docs)
         for attribute in node.attrs:
             self._attribute(*attribute)
+        if isinstance(node.attrs, Common) and docs == len(self.docs):
+            self._packed[id(node.attrs)] = node.attrs, self.attrs[first:]
 
     def _integer(self, value: Any, what: str, low: int, high: int) -> int:
         # True is an int in Python, but an id or a size that is a bool is a mistake.

@@ -152,7 +152,11 @@ def main() -> None:
     for _ in range(3):
         batch = torch.randint(words, (chosen.microbatches, chosen.tokens + 1), device="cuda")
         given, target = batch[:, :-1].contiguous(), batch[:, 1:].contiguous()
-        with context_parallel(mesh["cp"], buffers=[given, target], buffer_seq_dims=[1, 1]) if cp > 1 else nullcontext():
+        with (
+            context_parallel(mesh["cp"], buffers=[given, target], buffer_seq_dims=[1, 1])
+            if cp > 1
+            else nullcontext()
+        ):
             if pp == 1:
                 loss_of(model(given), target).backward()
             elif place == pp - 1:

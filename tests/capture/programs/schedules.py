@@ -76,9 +76,7 @@ def main() -> None:
             last_is_odd(stage, chosen.microbatches - 1)
         stages.append(stage)
     optimizer = torch.optim.AdamW([each for stage in stages for each in stage.submod.parameters()])
-    schedule = kind(
-        stages if several else stages[0], chosen.microbatches, loss_fn=nn.functional.mse_loss
-    )
+    schedule = kind(stages if several else stages[0], chosen.microbatches, loss_fn=nn.functional.mse_loss)
     for _ in range(3):
         given, target = (torch.randn(16, 32, device="cuda") for _ in range(2))
         losses: list[torch.Tensor] = []
@@ -87,7 +85,7 @@ def main() -> None:
             **({"target": target, "losses": losses} if any(stage.is_last for stage in stages) else {}),
         )
         if losses:
-            print(torch.stack(losses).mean().item())
+            torch.stack(losses).mean().item()
         optimizer.step()
         optimizer.zero_grad()
 
