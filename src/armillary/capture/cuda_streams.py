@@ -3,26 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
+from armillary.capture.graphs import Graphs
 from armillary.capture.library import DEVICE, STREAM
-
-
-class Graphs(Protocol):
-    """What is told of CUDA graphs; see `armillary.capture.recorder.Recorder`."""
-
-    @property
-    def captures(self) -> bool:
-        """Whether one is being captured."""
-
-    def graph_begins(self) -> None:
-        """Capture what is called from now on."""
-
-    def graph_ends(self) -> Any:
-        """Return what was captured."""
-
-    def graph_runs(self, graph: Any) -> None:
-        """Run it on the current stream."""
 
 
 def streams(
@@ -123,13 +107,13 @@ def streams(
             self._held: Any = None
 
         def capture_begin(self, *_: Any, **__: Any) -> None:
-            graphs.graph_begins()
+            graphs.begin()
 
         def capture_end(self) -> None:
-            self._held = graphs.graph_ends()
+            self._held = graphs.end()
 
         def replay(self) -> None:
-            graphs.graph_runs(self._held)
+            graphs.run(self._held)
 
         def reset(self) -> None:
             self._held = None

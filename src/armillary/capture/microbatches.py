@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from armillary.capture.blocks import Block, Blocks, UnlikeError
+from armillary.capture.graphs import Graphs
 from armillary.capture.leaves import leaves_of
 from armillary.capture.recorder import Recorder
 from armillary.convert.torch_import import torch_part
@@ -31,9 +32,9 @@ class NotAlike(BaseException):
 class Microbatches:
     """Stands between the stages of a pipeline and their modules."""
 
-    def __init__(self, torch: Any, recorder: Recorder) -> None:
+    def __init__(self, torch: Any, recorder: Recorder, graphs: Graphs) -> None:
         """Replace what runs microbatches."""
-        self._torch, self._recorder = torch, recorder
+        self._torch, self._recorder, self._graphs = torch, recorder, graphs
         self._blocks, self._leaves = Blocks(torch, recorder), leaves_of(torch)
         # By stage, phase, shapes, and where its weights are: what was done last, with a result like it; what was twice.
         self._done: dict[Key, tuple[Block | None, Any]] = {}
@@ -89,7 +90,7 @@ class Microbatches:
 
     def _phase(self, stage: Any, phase: str, inputs: Any, run: Callable[[], Any]) -> Any:
         recorder, (place, number) = self._recorder, self._now
-        if recorder.captures or recorder.paused:
+        if self._graphs.captures or recorder.paused:
             return run()
         part = self._blocks.begin(place, number, phase, inputs)
         # The first one makes the memory of gradients.

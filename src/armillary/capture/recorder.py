@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from armillary.base.errors import InputError
@@ -42,25 +41,6 @@ COPIES = ("_to_copy", "copy_")
 """Operators that move tensors between the host and the device."""
 
 
-@dataclass
-class Graph:
-    """A CUDA graph.
-
-    Attributes:
-        rows: Of its kernels and communications, and what each is of.
-        flows: Of these, counted from its first row.
-        stream: On which it was captured.
-        begin: Rows, communications, flows and changes of memory before it.
-        steps: Whether an optimizer steps in it.
-    """
-
-    rows: list[tuple[Row, Any]]
-    flows: list[Flow]
-    stream: int
-    begin: tuple[int, int, int, int]
-    steps: bool = False
-
-
 class Recorder:
     """Records what a program does on the device, from the start of the process on.
 
@@ -70,13 +50,12 @@ class Recorder:
         values: Of tensors that have none.
         optimizers: Those that have stepped.
         paused: Whether operators are not the program's.
-        stepped: Called when a step has ended in a CUDA graph.
         calls: Operators that the host called since the last row.
         flows: What rows read and write, where a part of the program is compiled.
     """
 
     def __init__(self, torch: Any, log: Log, library: Library, device: FakeDevice) -> None:
-        self.torch, self.log, self._library = torch, log, library
+        self.torch, self.log, self.library = torch, log, library
         self._leaves = leaves_of(torch)
         self.values = Values(torch)
         self.where = Where(torch)
@@ -84,8 +63,6 @@ class Recorder:
         self.mode = mode_of(torch, self)
         self.optimizers: list[Any] = []
         self.paused = False
-        self.stepped: Callable[[], None] = lambda: None
-        self._graph: Graph | None = None
         self._groups = Groups(torch)
         self._group_numbers: dict[tuple[int, ...], int] = {}
         self._kind_numbers: dict[Any, int] = {}
@@ -126,59 +103,11 @@ class Recorder:
             self.log.note(EVEN)
         return self.log
 
-    @property
-    def captures(self) -> bool:
-        """Whether a CUDA graph is being captured."""
-        return self._graph is not None
-
-    def graph_steps(self) -> bool:
-        """Note that an optimizer has stepped; return whether that was only captured."""
-        if self._graph is not None:
-            self._graph.steps = True
-        return self._graph is not None
-
-    def graph_begins(self) -> None:
-        """Capture what is called from now on: it does not run yet."""
-        log = self.log
-        begin = len(log.rows), len(log.communications), len(self.flows), self.memory.mark()
-        self._graph = Graph([], [], self._library.stream(), begin)
-
-    def graph_ends(self) -> Graph | None:
-        """Return what was captured since `graph_begins`."""
-        graph, log, self._graph = self._graph, self.log, None
-        if graph is None:
-            return None
-        first, calls, flows, mark = graph.begin
-        graph.rows = [
-            (row._replace(calls=0), what)
-            for row, what in self.issued(first, calls)
-            if row.kind != HOST and (row.kind != JOIN or what >= 0)
-        ]
-        graph.flows = [each._replace(row=each.row - first, mark=-1) for each in self.flows[flows:]]
-        del log.rows[first:], log.communications[calls:], self.flows[flows:]
+    def forget(self, first: int, calls: int) -> None:
+        """Forget the rows from number `first` on, and the communications from number `calls` on."""
+        del self.log.rows[first:], self.log.communications[calls:]
         self._pending = {key: number for key, number in self._pending.items() if number < calls}
         self._joined = {each for each in self._joined if each[0] < calls}
-        # Its memory stays its own until nobody has it.
-        weakref.finalize(graph, self.memory.release, self.memory.hold(mark, self.where.line()))
-        return graph
-
-    def graph_runs(self, graph: Graph | None) -> None:
-        """Record a graph on the current stream: one call, which issues all of it.
-
-        Raises:
-            RuntimeError: nothing was captured.
-        """
-        if graph is None:
-            raise RuntimeError("a CUDA graph is replayed that was not captured")
-        here, first = self._library.stream(), len(self.log.rows)
-        self.calls += 1
-        self.issue(
-            (row._replace(stream=here if row.stream == graph.stream else row.stream), what)
-            for row, what in graph.rows
-        )
-        self.flows += [each._replace(row=each.row + first) for each in graph.flows]
-        if graph.steps:
-            self.stepped()
 
     def issued(self, first: int, calls: int) -> list[tuple[Row, Any]]:
         """Return the rows from number `first` on, and what each is of, whatever numbers it has: see `issue`.
@@ -262,7 +191,7 @@ class Recorder:
         """Let the current stream wait for the communication of a `Work`."""
         found = self._works.get(id(work))
         if found is not None:
-            self._row(JOIN, found[1], self._library.stream())
+            self._row(JOIN, found[1], self.library.stream())
 
     def results(self, work: Any) -> list[Any]:
         """Return the tensors that the communication of a `Work` writes."""
@@ -275,13 +204,13 @@ class Recorder:
 
     def wait_for(self, tensor: Any) -> None:
         """Let the current stream wait for the communication that writes a tensor."""
-        self._wait_for([tensor], self._library.stream())
+        self._wait_for([tensor], self.library.stream())
 
     def operator(self, func: Any, args: Any, kwargs: Any, tensors: list[Any], out: Any) -> None:
         """Record an operator that has run on tensors of the device."""
         if self.paused:
             return
-        torch, log, stream = self.torch, self.log, self._library.stream()
+        torch, log, stream = self.torch, self.log, self.library.stream()
         self.calls += 1
         results = self._tensors(out)
         for each in results:
@@ -346,7 +275,7 @@ class Recorder:
         self._flow(None, (), tensors, results)
 
     def _whole(self, kind: Kind) -> None:
-        self._row(OPERATOR, self._kind_number(kind), self._library.stream())
+        self._row(OPERATOR, self._kind_number(kind), self.library.stream())
 
     def _kind_number(self, kind: Kind) -> int:
         if kind not in self._kind_numbers:
@@ -358,7 +287,7 @@ class Recorder:
         """Record a kernel of the program's own, which reads or writes the tensors among `values`."""
         tensors = [each for each in values if isinstance(each, self.torch.Tensor)]
         tensors = [getattr(each, "_local_tensor", each) for each in tensors]
-        self._wait_for(tensors, self._library.stream())
+        self._wait_for(tensors, self.library.stream())
         self.calls += 1
         self._whole(Kind(name, tuple(map(shaped, tensors)), (), 0, sum(map(bytes_of, tensors)), ""))
 
@@ -370,7 +299,7 @@ class Recorder:
     def waited(self) -> None:
         """Note that the host waits for the stream."""
         if not self.paused:
-            self._row(HOST, 0, self._library.stream())
+            self._row(HOST, 0, self.library.stream())
 
     def _tensors(self, value: Any) -> list[Any]:
         return [each for each in self._leaves(value) if isinstance(each, self.torch.Tensor)]

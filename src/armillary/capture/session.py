@@ -15,6 +15,7 @@ from armillary.base.errors import ArmillaryError, InputError
 from armillary.base.files import make_folder
 from armillary.capture import checkpoints, cluster, log, torch_cuda, triton_kernels
 from armillary.capture.device import DEFAULT, fake_device
+from armillary.capture.graphs import Graphs
 from armillary.capture.library import Library, library
 from armillary.capture.log import COMMUNICATION, OPERATOR, Log
 from armillary.capture.microbatches import Microbatches
@@ -85,12 +86,12 @@ class Session:
         os.environ.update(cluster.environment(log.rank, log.ranks))
         # Not before the recorder is there, which is told of streams from the first one on.
         self._recorder = Recorder(torch, log, found, self.device)
-        self._recorder.stepped = self.step
+        self._graphs = Graphs(self._recorder, self.step)
         count = int(os.environ["LOCAL_WORLD_SIZE"])
-        torch_cuda.install(torch, found, self.device, count, self._recorder)
+        torch_cuda.install(torch, found, self.device, count, self._recorder, self._graphs)
         triton_kernels.install(self._recorder)
         if not self._every and torch.distributed.is_available():
-            Microbatches(torch, self._recorder)
+            Microbatches(torch, self._recorder, self._graphs)
         self._read_tensors(torch)
         _in_threads(self._recorder.mode)
         mail = self.mail or Path(tempfile.mkdtemp(prefix="armillary-"))
@@ -125,7 +126,7 @@ class Session:
 
     def step(self) -> None:
         """End a step, where no optimizer does."""
-        if self.done or self._recorder.graph_steps():
+        if self.done or self._graphs.steps():
             return
         self._made += 1
         if self._made == self._wanted:

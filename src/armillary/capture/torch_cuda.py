@@ -15,6 +15,7 @@ from typing import Any
 
 from armillary.capture.cuda_streams import streams
 from armillary.capture.device import FakeDevice
+from armillary.capture.graphs import Graphs
 from armillary.capture.library import Library
 from armillary.capture.memory import Memory
 from armillary.capture.recorder import Recorder
@@ -29,10 +30,12 @@ OLD_TYPES = ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Byt
 _DTYPES = {"Byte": "uint8", "Char": "int8"}
 
 
-def install(torch: Any, library: Library, device: FakeDevice, count: int, recorder: Recorder) -> None:
+def install(
+    torch: Any, library: Library, device: FakeDevice, count: int, recorder: Recorder, graphs: Graphs
+) -> None:
     """Let PyTorch see `count` devices.
 
-    The recorder learns of streams, events and graphs, and of what `torch.compile` is asked for; it knows the memory.
+    The recorder learns of streams and events, and of what `torch.compile` is asked for; it knows the memory.
     """
     noted, compiled = recorder.noted, recorder.where.compiled
     # Under their real device checks; both ask what there is when they are imported.
@@ -43,7 +46,7 @@ def install(torch: Any, library: Library, device: FakeDevice, count: int, record
     cuda = torch.cuda
     answers = {
         **_state(torch, device, count),
-        **streams(torch, noted, recorder, lambda given: _index(torch, given)),
+        **streams(torch, noted, graphs, lambda given: _index(torch, given)),
         **_memory(device, recorder.memory),
         **_random(torch, count),
     }
