@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from armillary.capture.log import Log
 FEW = 3
+PROGRAM, WHAT = "Program", "What is recorded"
 
 
 def _ranks(_: click.Context, param: click.Parameter, text: str) -> str | tuple[int, ...]:
@@ -43,21 +44,21 @@ def _ranks(_: click.Context, param: click.Parameter, text: str) -> str | tuple[i
         "armillary capture --ranks 16 --run 0,15 --out cap -m package.train --steps 3",
     ),
 )
-@ranks_option("Ranks of the program.", default=1, show_default=True)
-@device_option("GPU that the script sees.", default="h100", show_default=True)
+@ranks_option("Ranks of the program.", heading=PROGRAM, default=1, show_default=True)
+@device_option("GPU that the script sees.", heading=PROGRAM, default="h100", show_default=True)
 @option(
-    "--run", "run", default="auto", show_default=True, callback=_ranks, metavar="auto|all|RANK,…",
+    "--run", "run", heading=WHAT, default="auto", show_default=True, callback=_ranks, metavar="auto|all|RANK,…",
     help="Ranks to run; auto: the first, the last, one per pipeline stage and one at random, or all if these differ.",
 )  # fmt: skip
 @option(
-    "--step", type=click.IntRange(0), default=3, show_default=True,
+    "--step", heading=WHAT, type=click.IntRange(0), default=3, show_default=True,
     help="Optimizer step to record; a script with fewer steps: the last one; 0: the whole script.",
 )  # fmt: skip
 @option(
-    "--every-microbatch", is_flag=True,
+    "--every-microbatch", heading=WHAT, is_flag=True,
     help="Run microbatches of a pipeline one by one, also those that do the same as those before them.",
 )  # fmt: skip
-@option("-m", "--module", "module", is_flag=True, help="SCRIPT is the name of a module.")
+@option("-m", "--module", "module", heading=PROGRAM, is_flag=True, help="SCRIPT is the name of a module.")
 @option(
     "-o", "--out", type=OUTPUT_FOLDER, required=True, metavar="DIR", help="Folder for the recorded ranks."
 )
