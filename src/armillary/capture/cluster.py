@@ -66,10 +66,23 @@ def join(torch: Any, recorder: Recorder, rank: int, ranks: int, mail: Mail) -> N
     def group(
         ranks: Any = None, timeout: Any = None, backend: Any = None, pg_options: Any = None, **named: Any
     ) -> Any:
+        if elsewhere(ranks) and not named.get("use_local_synchronization"):
+            # Of 100,000 ranks an axis has that many groups, and this rank is in one: the others are counted only.
+            core._world.group_count += 1
+            return core.GroupMember.NON_GROUP_MEMBER
         found = new_group(ranks, backend="fake", **named)
         if backend and found is not core.GroupMember.NON_GROUP_MEMBER:
             backends[found.group_name] = str(backend)
         return found
+
+    def elsewhere(members: Any) -> bool:
+        """Return whether a group is one that PyTorch takes, without this rank."""
+        return (
+            isinstance(members, list)
+            and rank not in members
+            and 0 < len(members) == len(set(members))
+            and all(type(each) is int and 0 <= each < ranks for each in members)
+        )
 
     def split_group(parent_pg: Any = None, split_ranks: Any = None, *_: Any, **__: Any) -> Any:
         # Of ranks of the parent; all members make all groups, in the same order.
