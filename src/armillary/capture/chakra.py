@@ -170,8 +170,8 @@ class _Nodes:
         self._told: set[int] = set()
         self._issued = -1
         self._pending = 0
-        # By operator, stream and place; what a node of it has.
-        self._of: dict[tuple[int, int, int], Common] = {}
+        # By operator or communication, stream and place: what its nodes have in common.
+        self._of: dict[tuple[int | Communication, int, int], Common] = {}
         streams = [row.stream for row in log.rows if row.stream >= 0]
         # A stream that a group has to itself gets a number above those of the program.
         self._own = max(streams, default=0) + 1
@@ -300,20 +300,26 @@ class _Nodes:
             stream = self._own + each.group
             if stream in self._last:
                 after.add(self._last[stream])
-        kind, attrs = NodeType.COMM_COLL_NODE, where
-        if each.type in ("send", "recv"):
-            kind = NodeType.COMM_SEND_NODE if each.type == "send" else NodeType.COMM_RECV_NODE
-            attrs = [("comm_size", "int64", each.bytes), *where, ("comm_tag", "int32", each.tag % 2**31)]
-        else:
-            type_ = CollectiveType[each.type.upper().replace("-", "_")]
-            attrs = [("comm_type", "int64", int(type_)), ("comm_size", "int64", self._size(each)), *where]
-            if each.splits and sum(each.splits) == each.input:
-                attrs.append(("comm_splits", "int64_list", list(each.splits)))
-        self._calls[row.what] = self._add(each.type, kind, stream, after, self._at(row, stream, attrs))
+        kinds = {"send": NodeType.COMM_SEND_NODE, "recv": NodeType.COMM_RECV_NODE}
+        kind = kinds.get(each.type, NodeType.COMM_COLL_NODE)
+        key = each, stream, row.place
+        if key not in self._of:
+            self._of[key] = self._at(row, stream, self._transfer(each, where))
+        self._calls[row.what] = self._add(each.type, kind, stream, after, self._of[key])
         if self._times.message and each.type in ("send", "recv"):
             # The host waits for the message, and issues what comes after it only then.
             self._host = {self._of_host("handshake", self._times.message, {self._calls[row.what]})}
             self._told = set()
+
+    def _transfer(self, each: Communication, where: list[Attribute]) -> list[Attribute]:
+        """Return what a network model needs to know of a communication."""
+        if each.type in ("send", "recv"):
+            return [("comm_size", "int64", each.bytes), *where, ("comm_tag", "int32", each.tag % 2**31)]
+        type_ = CollectiveType[each.type.upper().replace("-", "_")]
+        found = [("comm_type", "int64", int(type_)), ("comm_size", "int64", self._size(each)), *where]
+        if each.splits and sum(each.splits) == each.input:
+            found.append(("comm_splits", "int64_list", list(each.splits)))
+        return found
 
     def _size(self, each: Communication) -> int:
         """Return bytes as Chakra counts them: what a rank gives; of a gather or scatter all parts."""
