@@ -9,7 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from armillary.engine.transport.credit import Credit, datelines
+from armillary.engine.transport.credit.transport import Credit, datelines
 from armillary.platform.topology import Topology
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from armillary.base.errors import InputError
 from armillary.base.jit import load
 from armillary.engine.transport import layout as lk
-from armillary.engine.transport.credit import Credit, datelines
 from armillary.engine.transport.credit import layout as ck
+from armillary.engine.transport.credit.transport import Credit, datelines
 from armillary.engine.transport.network import Routes, Stage, lower_network
 from armillary.engine.transport.offer import offer
 from armillary.engine.transport.transport import Room, first_state

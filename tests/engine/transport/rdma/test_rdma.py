@@ -16,8 +16,8 @@ from armillary.base.jit import Mode, load
 from armillary.engine.transport import layout as lk
 from armillary.engine.transport.network import Routes, Stage, lower_network
 from armillary.engine.transport.offer import Offered, offer
-from armillary.engine.transport.rdma import CONTROLS, Rdma
 from armillary.engine.transport.rdma import layout as rl
+from armillary.engine.transport.rdma.transport import CONTROLS, Rdma
 from armillary.engine.transport.switch.hops import Ways
 from armillary.engine.transport.transport import Room, first_state
 from armillary.platform.network import Dimension

@@ -125,7 +125,7 @@ def test_receivers_trim_less_behind_a_thin_tier(monkeypatch: pytest.MonkeyPatch)
     tree = leaf_spine(2, 2, 16, 12.5, 1000.0)
     source, size = np.arange(32), 200_000
     found = offer(Rdma(control="rccc"), Ecmp(tree), source, (source + 16) % 32, size)
-    monkeypatch.setattr("armillary.engine.transport.rdma.oversubscription", lambda topology: 1.0)
+    monkeypatch.setattr("armillary.engine.transport.rdma.transport.oversubscription", lambda topology: 1.0)
     blind = offer(Rdma(control="rccc"), Ecmp(tree), source, (source + 16) % 32, size)
     assert found.arrived.min() >= 0 and blind.arrived.min() >= 0
     assert found.use.drops.sum() * 3 < blind.use.drops.sum()

@@ -17,8 +17,8 @@ from armillary.engine.transport.network import Routes, Stage, lower_network
 from armillary.engine.transport.ns3 import library
 from armillary.engine.transport.ns3.transport import Ns3
 from armillary.engine.transport.offer import Offered, offer
-from armillary.engine.transport.tcp import ALGORITHMS, Tcp
 from armillary.engine.transport.tcp import layout as tk
+from armillary.engine.transport.tcp.transport import ALGORITHMS, Tcp
 from armillary.platform.network import Dimension
 from armillary.platform.topology import Ecmp, Routing, Shortest, from_dimensions, leaf_spine
 from armillary.platform.topology.graph import UNBOUNDED

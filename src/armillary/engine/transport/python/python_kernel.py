@@ -10,7 +10,7 @@ from armillary.base.errors import InputError
 from armillary.base.jit import compiling, inner, use
 from armillary.engine.transport import layout as lk
 from armillary.engine.transport.python import layout as pl
-from armillary.engine.transport.python import run_of
+from armillary.engine.transport.python.transport import run_of
 
 queue_kernel = use("armillary.engine.transport.queue_kernel")
 push, pop, new_row, deliver = queue_kernel.push, queue_kernel.pop, queue_kernel.new_row, queue_kernel.deliver
