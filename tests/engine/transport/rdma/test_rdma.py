@@ -108,6 +108,26 @@ def test_compiled_and_checked_do_the_same(case: tuple[Rdma, Routing, Any]) -> No
         assert other.use.size.tolist() == plain.use.size.tolist()
 
 
+@pytest.mark.parametrize("recovery", ["selective", "go-back-n"])
+@pytest.mark.parametrize("control", ["ndp", "rccc", "nscc+rccc"])
+def test_credit_of_what_was_dropped_is_asked_for_again(control: str, recovery: str) -> None:
+    """A header says what to grant again; of what is dropped only its sender knows."""
+    rdma = Rdma(control=control, full="drop", recovery=recovery, spread="message", buffer=40_000)
+    size, tree = 500_000, leaf_spine(1, 1, 9, 12.5, 1000.0)
+    found = offer(rdma, Shortest(tree), np.arange(8), 8, size, mode="compiled")
+    assert found.use.drops.any() and found.arrived.min() > 0
+    if recovery == "selective":
+        assert found.arrived.max() < 1.2 * 8 * size * (1 + HEADER / 4096) / 12.5 * 1000
+
+
+@pytest.mark.parametrize("control", ["ndp", "rccc", "nscc+rccc"])
+def test_a_message_without_bytes_needs_no_credit(control: str) -> None:
+    """Behind one that has used up its credit, and through a queue that cuts packets."""
+    rdma = Rdma(control=control, mtu=1000, buffer=1100)
+    found = offer(rdma, ROUTINGS[0], [0, 3, 0], [1, 1, 1], [20_000, 0, 0])
+    assert found.arrived.min() > 0
+
+
 class Driven:
     """A connection whose ACKs a test makes up."""
 

@@ -102,7 +102,7 @@ def test_a_receiver_grants_what_the_tiers_carry(periods: list[tuple[int, int, in
     table = lower_network(stages, routes, options, transport.tables(tree)).tolist()
     net: Any = first_state(transport, tree, "interpreted", routes.count)
     kernel: Any = load("armillary.engine.transport.control.rccc_kernel", "interpreted")
-    reference, pacer = Share(0.2), 5
+    reference, pacer = Share(0.225), 5
     due = int(net[rl.NET.places["PACER"]]) + pacer * rl.PACER.width + rl.PACER.declared["due"].offset
     kernel.adapt(table, net, pacer, 1)
     for whole, marked, trimmed, last in periods:

@@ -75,7 +75,7 @@ def on_ack(table, net, pool, flow, row, acked, now):
         swift(table, net, flow, acked, delay, now)
     elif rule == rl.HPCC:
         hpcc(table, net, pool, flow, row)
-    elif rule == rl.NSCC:
+    elif rule in (rl.NSCC, rl.BOTH):
         nscc_ack(table, net, flow, acked, packets.mark(pool, row), delay, now)
     flows.set_recent(net, flow, delay)
 
@@ -87,7 +87,7 @@ def on_loss(table, net, pool, flow, lost, now):
     if rule == rl.SWIFT and now - flows.since(net, flow) >= flows.recent(net, flow):
         flows.set_since(net, flow, now)
         set_window(table, net, flow, flows.window(net, flow) // 2)
-    elif rule == rl.NSCC:
+    elif rule in (rl.NSCC, rl.BOTH):
         nscc_loss(table, net, flow, lost)
 
 
@@ -97,5 +97,5 @@ def on_timeout(table, net, pool, flow, lost, now):
     options = table[lk.T_OPTIONS]
     if option.rule(table, options) == rl.SWIFT:
         set_window(table, net, flow, option.mtu(table, options) * rl.PART)
-    elif option.rule(table, options) == rl.NSCC:
+    elif option.rule(table, options) in (rl.NSCC, rl.BOTH):
         nscc_loss(table, net, flow, lost)

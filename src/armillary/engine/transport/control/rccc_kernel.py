@@ -3,7 +3,7 @@
 Receivers pace for their own links. If the tier above carries less, packets of all of them are trimmed there. Once per
 about 1.5 round trips a receiver looks at what came: the share falls by the fraction of packets that were trimmed before
 the last link, and by half of what the mean fraction of marked packets exceeds 0.3; else it rises by 0.01, doubled with
-each rise in a row while nothing is marked. It does not fall below 0.8 of what the tiers carry.
+each rise in a row while nothing is marked. It does not fall below 0.9 of what the tiers carry.
 
 Periods need no events: nothing but arrivals changes what a period counts, and nothing but grants reads the share.
 """

@@ -10,8 +10,8 @@ from armillary.base.tables import Layout, extended, record
 from armillary.engine.transport.switch import hop_layout as hl
 from armillary.engine.transport.switch import layout as pk
 
-LINE_RATE, DCQCN, TIMELY, SWIFT, HPCC, NDP, NSCC, RCCC = range(8)
-"""Controls."""
+LINE_RATE, DCQCN, TIMELY, SWIFT, HPCC, NDP, NSCC, RCCC, BOTH = range(9)
+"""Controls; BOTH are NSCC and RCCC."""
 PAUSE, DROP, TRIM = range(3)
 """What a full queue does."""
 BY_MESSAGE, OBLIVIOUS, FLOWLETS, BITMAP, REPS, PERMUTED = range(6)

@@ -11,7 +11,7 @@ from armillary.engine.transport.switch import layout as pk
 from armillary.engine.transport.transport import Ints
 from armillary.platform.topology.graph import UNBOUNDED, Topology
 
-DEEP_QUEUES = ("nscc", "rccc")
+DEEP_QUEUES = ("nscc", "rccc", "nscc+rccc")
 """Controls whose queues hold a bandwidth-delay product."""
 
 
@@ -79,7 +79,7 @@ class Queues:
                 np.floor(depth * shares(topology)).astype(np.int64) for depth in (lowest, highest)
             )
             # Where the receiver paces, its own link says nothing of the network.
-            if self.control == "rccc":
+            if self.control != "nscc":
                 lowest[last] = -1
         return np.stack([room, owned, lowest, highest, last], axis=1).astype(np.int64)
 

@@ -44,13 +44,35 @@ def slot_of(table, flow, number):
 def by_credit(table):
     """Tell whether the receiver grants what may be sent."""
     rule = option.rule(table, table[lk.T_OPTIONS])
-    return rule in (rl.NDP, rl.RCCC)
+    return rule in (rl.NDP, rl.RCCC, rl.BOTH)
 
 
 @inner
 def asks(table, net, flow):
     """Return how much credit a sender asks for in all: never more than a window that it cannot use yet."""
-    return flows.wants(net, flow) - max(0, flows.left(net, flow) - option.largest(table, table[lk.T_OPTIONS]))
+    options = table[lk.T_OPTIONS]
+    usable = option.largest(table, options)
+    if option.rule(table, options) == rl.BOTH:
+        usable = min(usable, flows.window(net, flow) // rl.PART + option.mtu(table, options))
+    return flows.wants(net, flow) - max(0, flows.left(net, flow) - usable)
+
+
+@inner
+def _first_lost(table, net, flow):
+    """Return the number of the first of some lost packets."""
+    number = flows.hole(net, flow)
+    while slots.state(net, slot_of(table, flow, number)) & 3 != rl.LOST:
+        number += 1
+    flows.set_hole(net, flow, number)
+    return number
+
+
+@inner
+def _is_empty(table, net, pool, flow):
+    """Tell whether the next packet has no payload: nobody grants credit for none."""
+    if flows.lost(net, flow) > 0:
+        return slots.state(net, slot_of(table, flow, _first_lost(table, net, flow))) >> 2 == 0
+    return messages.size(pool, flows.cutting(net, flow)) == 0
 
 
 @inner
@@ -63,9 +85,15 @@ def _may_send(table, net, pool, flow):
         sent = flows.sent(net, flow)
         if sent == flows.end(net, flow) or sent - flows.una(net, flow) >= option.slots(table, options):
             return False
-    flight = flows.flight(net, flow)
     if by_credit(table):
-        return flows.credit(net, flow) > 0 or flows.first_window(net, flow) > 0
+        granted = (
+            flows.credit(net, flow) > 0
+            or flows.first_window(net, flow) > 0
+            or _is_empty(table, net, pool, flow)
+        )
+        if not granted or option.rule(table, options) != rl.BOTH:
+            return granted
+    flight = flows.flight(net, flow)
     # At least one packet, however small the window: `paced` then spaces them.
     return flight == 0 or (flight + option.mtu(table, options)) * rl.PART <= flows.window(net, flow)
 
@@ -142,9 +170,7 @@ def _lost(table, net, flow):
     """Return the number of the first lost packet, or of the next new one."""
     if flows.lost(net, flow) == 0:
         return flows.sent(net, flow)
-    number = flows.hole(net, flow)
-    while slots.state(net, slot_of(table, flow, number)) & 3 != rl.LOST:
-        number += 1
+    number = _first_lost(table, net, flow)
     flows.set_hole(net, flow, number + 1)
     flows.add_lost(net, flow, -1)
     return number
@@ -294,6 +320,11 @@ def answered(table, net, pool, queue, row, now):
             set_deadline(table, net, queue, flow, now)
     if lost > 0:
         _end_first_window(table, net, flow)
+        # Of what was cut the receiver has a header; of what was dropped it knows nothing, and the credit is gone.
+        if by_credit(table) and option.full(table, options) == rl.DROP:
+            flows.add_wants(net, flow, lost)
+            if flows.credit(net, flow) <= 0:
+                _ask(table, net, pool, queue, flow, now)
         on_loss(table, net, pool, flow, lost, now)
     poke(table, net, pool, queue, flow, now)
 
@@ -306,6 +337,13 @@ def _overtaken(table, net, flow, una, time):
         if _flying(table, net, flow, each) and slots.time(net, slot_of(table, flow, each)) < time:
             lost += _lose(table, net, flow, each)
     return lost
+
+
+@inner
+def _ask(table, net, pool, queue, flow, now):
+    """Ask for credit without a packet that would say it."""
+    row = say(table, net, pool, queue, flow, rl.ASK, 0, flows.una(net, flow), True, now)
+    packets.set_told(pool, row, asks(table, net, flow))
 
 
 @inner
@@ -335,8 +373,7 @@ def timeout(table, net, pool, queue, flow, now):
         if lost == 0 and flows.tries(net, flow) >= UNHEARD:
             flows.set_credit(net, flow, max(flows.credit(net, flow), option.mtu(table, options)))
         elif flows.credit(net, flow) <= 0:
-            row = say(table, net, pool, queue, flow, rl.ASK, 0, flows.una(net, flow), True, now)
-            packets.set_told(pool, row, asks(table, net, flow))
+            _ask(table, net, pool, queue, flow, now)
     on_timeout(table, net, pool, flow, lost, now)
     set_deadline(table, net, queue, flow, now)
     poke(table, net, pool, queue, flow, now)

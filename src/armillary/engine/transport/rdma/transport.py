@@ -20,18 +20,18 @@ from armillary.engine.transport.deadlock import blocked_cycle, down_links
 from armillary.engine.transport.network import Routes, Stage, times_to_end
 from armillary.engine.transport.packet.transport import LARGEST_PACKET, Packet, reverse_links
 from armillary.engine.transport.rdma import layout as rl
-from armillary.engine.transport.rdma.queues import Queues, oversubscription
+from armillary.engine.transport.rdma.queues import DEEP_QUEUES, Queues, oversubscription
 from armillary.engine.transport.switch import hop_layout as hl
 from armillary.engine.transport.switch import layout as pk
 from armillary.engine.transport.switch.hops import PER_PACKET, Ways, hop_options, hop_tables
 from armillary.engine.transport.transport import Ints, Transport
 from armillary.platform.topology.graph import UNBOUNDED, Topology
 
-CONTROLS = ("line-rate", "dcqcn", "timely", "swift", "hpcc", "ndp", "nscc", "rccc")
+CONTROLS = ("line-rate", "dcqcn", "timely", "swift", "hpcc", "ndp", "nscc", "rccc", "nscc+rccc")
 FULL = ("pause", "drop", "trim")
 SPREADS = ("message", "packet", "flowlet", "bitmap", "reps", "permuted")
 RECOVERIES = ("selective", "go-back-n")
-USUAL_FULL = {"swift": "drop", "ndp": "trim", "nscc": "trim", "rccc": "trim"}
+USUAL_FULL = {"swift": "drop", **dict.fromkeys(("ndp", *DEEP_QUEUES), "trim")}
 RATES = ("line-rate", "dcqcn", "timely")
 """Controls without a window: what is not acknowledged is limited by slots only."""
 MOST_WORDS = 1 << 28
@@ -44,20 +44,20 @@ class Rdma(Transport):
 
     Attributes:
         control: Which congestion control; see docs/how-to/transports.md for equations and sources.
-        full: What a full queue does: `pause` (PFC), `drop`, or `trim` to a header. None: trim for ndp, nscc and rccc,
-            drop for swift, else pause.
+        full: What a full queue does: `pause` (PFC), `drop`, or `trim` to a header. None: trim for ndp and the three of
+            Ultra Ethernet (nscc, rccc, nscc+rccc), drop for swift, else pause.
         recovery: What is sent again after a loss: the lost packets, or with `go-back-n` all from the first on.
         spread: How a sender chooses paths: `message` (one per queue pair), `packet` (all in turn), `flowlet` (switches
-            choose), `bitmap`, `reps`. None: packet for ndp, reps for nscc and rccc, else message.
+            choose), `bitmap`, `reps`. None: permuted for ndp, reps for Ultra Ethernet, else message.
         paths: Values that it chooses among, a power of two (htsim: 64).
         mtu: Most bytes of a message in a packet.
         header: Bytes of a packet besides.
         ack: Bytes of an ACK, and of a packet that was trimmed.
         buffer: Bytes that fit a queue (drop, trim) or the end of a link (pause). None: what the topology says; else 8
-            packets for ndp, the bandwidth-delay carried (BDP) for nscc and rccc, five of these where they drop, 256 KiB
+            packets for ndp, the bandwidth-delay carried (BDP) for Ultra Ethernet, five where that drops, 256 KiB
             for other controls that drop, no limit for those that pause.
-        window: Largest window in bytes. None: 100 packets for swift, one BDP for hpcc, 1.5 BDP for ndp, nscc, rccc.
-        kmin, kmax, pmax: Marks, as `Packet`. None: 20 % and 80 % of the BDP and all for nscc and rccc; 5 kB, 200 kB
+        window: Largest window in bytes. None: 100 packets for swift, one BDP for hpcc, 1.5 BDP for others.
+        kmin, kmax, pmax: Marks, as `Packet`. None: 20 % and 80 % of the BDP and all for Ultra Ethernet; 5 kB, 200 kB
             and 1 % for dcqcn (its paper's, at 40 Gb/s).
         rto: ns after which what is unacknowledged is lost. None: as htsim, 15 µs, 6 times what the slowest queue takes
             to empty, and the base round trip.
@@ -155,7 +155,8 @@ class Rdma(Transport):
     @property
     def choice(self) -> str:
         """How paths are chosen."""
-        return self.spread or {"ndp": "permuted", "nscc": "reps", "rccc": "reps"}.get(self.control, "message")
+        usual = "reps" if self.control in DEEP_QUEUES else "message"
+        return self.spread or ("permuted" if self.control == "ndp" else usual)
 
     def on(self, stages: Sequence[Stage], routes: Routes) -> Transport:
         """See `Transport.on`."""
@@ -287,6 +288,7 @@ class RdmaNetwork(Transport):
     def _control(self, fast: float) -> list[int]:
         """Return the options from `target` on."""
         rdma, base = self.rdma, self.largest_base
+        control = "nscc" if rdma.control == "nscc+rccc" else rdma.control
         step, target = rdma.step, None if rdma.target is None else rdma.target * lk.PS
         # NSCC is scaled from a network of 100 Gb/s and 12 us (7.1 of the specification's table of parameters).
         scale = self.bdp / (12.5 * 12_000)
@@ -295,15 +297,15 @@ class RdmaNetwork(Transport):
             "timely": 50 * US,
             "nscc": base * (0.75 if rdma.when_full == "trim" else 1.0),
         }
-        target = usual.get(rdma.control, float(base)) if target is None else target
+        target = usual.get(control, float(base)) if target is None else target
         up = {"swift": rdma.mtu, "hpcc": 80, "timely": fast / 1000, "nscc": 5 * rdma.mtu * scale}.get(
-            rdma.control, 0
+            control, 0
         )
         up = up if step is None else step
         # Swift: target plus alpha / sqrt(window) - alpha / 10, which is 5 targets at a tenth of a packet.
         scaled = 5 * target / (10**0.5 - 0.1)
-        aim = {"hpcc": 0.95, "rccc": 0.99}.get(rdma.control, 1.0)
-        quantum = 4 * rdma.mtu if rdma.control == "rccc" else rdma.mtu
+        aim = {"hpcc": 0.95, "rccc": 0.99, "nscc+rccc": 0.99}.get(rdma.control, 1.0)
+        quantum = 4 * rdma.mtu if rdma.control in DEEP_QUEUES else rdma.mtu
         return [
             round(target), round(500 * US), round(target / 6.55), round(scaled),
             max(1, round(up * 1e9 if rdma.control == "timely" else up)), round(aim * pk.ONE), 5,
@@ -313,7 +315,7 @@ class RdmaNetwork(Transport):
     def _least_credit(self, topology: Topology) -> int:
         """Return the least share of its link (of ONE) for which a receiver grants credit, 0: it does not slow down."""
         over = oversubscription(topology)
-        return round(max(0.8 / over, 0.01) * pk.ONE) if self.rdma.control == "rccc" and over > 1 else 0
+        return round(max(0.9 / over, 0.01) * pk.ONE) if self.rdma.control == "rccc" and over > 1 else 0
 
     def tables(self, topology: Topology) -> list[Ints]:
         """See `Transport.tables`.
