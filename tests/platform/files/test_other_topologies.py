@@ -202,7 +202,7 @@ def test_a_configuration_of_ns3(tmp_path: Path) -> None:
         ),
         ("HAS_WIN 0\nRP_TIMER 900\nRATE_AI 50Mb/s\n", ""),  # of a rate control that does not run
         ("CC_MODE 3\nU_TARGET 0.9\nRATE_AI 50Mb/s\n", "U_TARGET, RATE_AI have no effect: HPCC runs"),
-        ("CC_MODE 7\nHAS_WIN 0\nMIN_RATE 1Mb/s\n", "MIN_RATE have no effect: TIMELY runs"),
+        ("CC_MODE 7\nHAS_WIN 0\nMIN_RATE 1Mb/s\n", "MIN_RATE has no effect: TIMELY runs"),
         ("HAS_WIN 0\nNIC_TOTAL_PAUSE_TIME 5\n", "NIC_TOTAL_PAUSE_TIME 5 has no effect"),
         ("HAS_WIN 0\nL2_ACK_INTERVAL 1\nACK_HIGH_PRIO 0\nRATE_BOUND 1\n", ""),
     ],

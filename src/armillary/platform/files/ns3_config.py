@@ -1,7 +1,7 @@
 """Inputs of ASTRA-sim's ns-3 back end: config.txt, the physical topology that it names, and the logical dimensions.
 
-What they describe runs as packets of protocol lossless: priority flow control, marks, and DCQCN where it is chosen. HPCC
-and TIMELY run as protocol rdma, whose queues pause, too. Each key without a counterpart is named in a warning.
+What they describe runs as packets of protocol lossless: priority flow control, marks, and DCQCN where it is chosen.
+HPCC and TIMELY run as protocol rdma, whose queues pause, too. Each key without a counterpart is named in a warning.
 """
 
 from __future__ import annotations
@@ -271,7 +271,8 @@ def _unused(path: Path, keys: dict[str, list[str]], mode: str) -> list[str]:
     # TIMELY and HPCC take the steps and the least rate of DCQCN's keys.
     names = _CONSTANTS.get(mode, ()) + (("RATE_AI", "RATE_HAI", "MIN_RATE") if mode in _CONTROLS else ())
     if runs and (given := [key for key in names if key in keys]):
-        notes.append(f"{path}: {', '.join(given)} have no effect: {runs} runs with its own constants")
+        have = "have" if len(given) > 1 else "has"
+        notes.append(f"{path}: {', '.join(given)} {have} no effect: {runs} runs with its own constants")
     notes += [
         f"{path}: {key} {keys[key][0]} has no effect: {why}"
         for key, (neutral, why) in _NEUTRAL.items()
