@@ -194,7 +194,7 @@ def one_path(control: str, draws: int = 10) -> dict[str, Any]:
 def serial(control: str, spaced: float, draws: int = 4) -> dict[str, Any]:
     """Run all-to-alls of 16: each NPU sends 2 MB to one after the other, from starts up to `spaced` us apart."""
     tree = {"kind": "fat-tree", "k": 4, "bandwidth": "100 Gbit/s", "latency": "1 us", "routing": "ecmp"}
-    packets = {"protocol": "rdma", "control": control, "mtu": MTU, "header": HEADER, "seed": 13}
+    packets = {"protocol": "rdma", "control": control, "mtu": f"{MTU} B", "header": f"{HEADER} B", "seed": 13}
     machine = armillary.load_platform({"platform": {"topology": tree, "packets": packets}})
     found = []
     for seed in range(draws):
