@@ -110,7 +110,14 @@ def cases() -> dict[str, Callable[[], Case]]:
         "incast4": lambda: Case(tree_of(4), [1, 5, 9, 13], 0, 1_000_000, 331.8, 333.8, 325.4),
         "incast16": lambda: Case(tree_of(4), np.arange(15), 15, FLOW, 2478.53, 2464.44, 2440),
         "incast16, drop": lambda: Case(
-            tree_of(4), np.arange(15), 15, FLOW, 2737.78, None, 2440, options={"full": "drop"}
+            tree_of(4),
+            np.arange(15),
+            15,
+            FLOW,
+            2737.78,
+            None,
+            2440,
+            options={"full": "drop", "recovery": "timeout"},
         ),
         "incast128": lambda: Case(tree_of(8), np.arange(127), 127, FLOW, 21029.3, 20891.4, 20660),
         "incast1024": lambda: Case(tree_of(16), np.arange(1023), 1023, 100_000, 10556.2, 8902.25, 8950),

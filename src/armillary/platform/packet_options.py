@@ -66,7 +66,7 @@ class RdmaPackets(Part):
         default=None,
         description="What a full queue does; if absent trim for ndp, nscc, rccc and both, drop for swift, else pause.",
     )
-    recovery: Literal["selective", "go-back-n"] | None = Field(
+    recovery: Literal["selective", "go-back-n", "timeout"] | None = Field(
         default=None, description="What is sent again after a loss; if absent selective."
     )
     spread: Literal["message", "packet", "flowlet", "bitmap", "reps", "permuted"] | None = Field(

@@ -151,7 +151,7 @@ def _uet(words: Sequence[str]) -> HtsimOptions:
     if (paths := packets.get("paths", 1)) & (paths - 1):
         raise InputError(f"--htsim_opts: -paths: got {paths}, expected a power of two, e.g. 64")
     if "-disable_trim" in given:
-        packets["full"] = "drop"
+        packets |= {"full": "drop", "recovery": "timeout"}
     speed = _count(given, "-linkspeed") or 100_000
     notes = [
         f"{_topology(given)}: htsim's Ultra Ethernet is {packets['control']} of network model packet over ECMP; how "

@@ -55,7 +55,7 @@ def cases(draw: st.DrawFn) -> tuple[Rdma, Routing, Any]:
         if control != "hpcc":
             keys["spread"] = draw(st.sampled_from(["message", "packet", "bitmap", "reps", "flowlet"]))
         if Rdma(**keys).when_full == "drop" and Rdma(**keys).choice in ("message", "flowlet"):
-            keys["recovery"] = draw(st.sampled_from(["selective", "go-back-n"]))
+            keys["recovery"] = draw(st.sampled_from(["selective", "go-back-n", "timeout"]))
     keys["ways"] = Ways(qps=draw(st.sampled_from([1, 3])) if "recovery" not in keys else 1)
     routing = draw(st.sampled_from(ROUTINGS))
     npu = st.integers(0, routing.topology.npus - 1)
@@ -108,7 +108,7 @@ def test_compiled_and_checked_do_the_same(case: tuple[Rdma, Routing, Any]) -> No
         assert other.use.size.tolist() == plain.use.size.tolist()
 
 
-@pytest.mark.parametrize("recovery", ["selective", "go-back-n"])
+@pytest.mark.parametrize("recovery", ["selective", "go-back-n", "timeout"])
 @pytest.mark.parametrize("control", ["ndp", "rccc", "nscc+rccc"])
 def test_credit_of_what_was_dropped_is_asked_for_again(control: str, recovery: str) -> None:
     """A header says what to grant again; of what is dropped only its sender knows."""
@@ -294,6 +294,12 @@ def test_ultra_ethernet_as_htsim_has_it(
         if name == "incast16":
             # Shares: about equal with credit of the receiver, half with windows.
             assert got.arrived.min() / got.arrived.max() > (0.9 if control == "rccc" else 0.5)
+
+
+def test_an_incast_that_drops_waits_for_timeouts_as_in_htsim() -> None:
+    rdma = Rdma(control="nscc", mtu=4086, header=64, seed=13, full="drop", recovery="timeout")
+    got = offer(rdma, Ecmp(fat_tree(4, 12.5, 1000.0)), np.arange(15), 15, 2_000_000, mode="compiled")
+    assert got.arrived.max() / 1e6 + 6.031 == pytest.approx(2737.78, rel=0.05)
 
 
 def test_credit_that_a_sender_cannot_use_goes_to_others() -> None:

@@ -30,7 +30,7 @@ from armillary.platform.topology.graph import UNBOUNDED, Topology
 CONTROLS = ("line-rate", "dcqcn", "timely", "swift", "hpcc", "ndp", "nscc", "rccc", "nscc+rccc")
 FULL = ("pause", "drop", "trim")
 SPREADS = ("message", "packet", "flowlet", "bitmap", "reps", "permuted")
-RECOVERIES = ("selective", "go-back-n")
+RECOVERIES = ("selective", "go-back-n", "timeout")
 USUAL_FULL = {"swift": "drop", **dict.fromkeys(("ndp", *DEEP_QUEUES), "trim")}
 RATES = ("line-rate", "dcqcn", "timely")
 """Controls without a window: what is not acknowledged is limited by slots only."""
@@ -46,7 +46,8 @@ class Rdma(Transport):
         control: Which congestion control; see docs/how-to/transports.md for equations and sources.
         full: What a full queue does: `pause` (PFC), `drop`, or `trim` to a header. None: trim for ndp and the three of
             Ultra Ethernet (nscc, rccc, nscc+rccc), drop for swift, else pause.
-        recovery: What is sent again after a loss: the lost packets, or with `go-back-n` all from the first on.
+        recovery: What is sent again after a loss: the lost packets, or with `go-back-n` all from the first on. With
+            `timeout` the lost packets, but nothing tells that one is lost but its timeout.
         spread: How a sender chooses paths: `message` (one per queue pair), `packet` (all in turn), `flowlet` (switches
             choose), `bitmap`, `reps`. None: permuted for ndp, reps for Ultra Ethernet, else message.
         paths: Values that it chooses among, a power of two (htsim: 64).
@@ -281,9 +282,15 @@ class RdmaNetwork(Transport):
         return [
             *own, *paths, CONTROLS.index(rdma.control), FULL.index(rdma.when_full),
             int(rdma.recovery == "go-back-n"), rdma.ack, SPREADS.index(self.choice), rdma.paths, self.slots, self.most,
-            rto, rdma.retries, 0 if rdma.choice in ("message", "flowlet") else self.largest_base, self.largest_base,
+            rto, rdma.retries, self._reorder(), self.largest_base,
             *values,
         ]  # fmt: skip
+
+    def _reorder(self) -> int:
+        """Return how much later (ps) a packet may be sent than one that it overtakes and that is not lost."""
+        if self.rdma.recovery == "timeout":
+            return lk.FOREVER
+        return 0 if self.rdma.choice in ("message", "flowlet") else self.largest_base
 
     def _control(self, fast: float) -> list[int]:
         """Return the options from `target` on."""
