@@ -21,8 +21,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.engine.transport.bottleneck import CASES, Case, ours, second
-from tests.engine.transport.dcqcn_fluid import Fluid
+from tests.engine.transport.control.bottleneck import CASES, Case, ours, second
+from tests.engine.transport.control.dcqcn_fluid import Fluid
 
 SEEDS = 4
 

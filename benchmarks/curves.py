@@ -19,8 +19,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.engine.transport.bottleneck import CASES
-from tests.engine.transport.curves import PARTS, SPAN, SPANS, fairness, fluid, ours, second, stairs
+from tests.engine.transport.control.bottleneck import CASES
+from tests.engine.transport.control.curves import PARTS, SPAN, SPANS, fairness, fluid, ours, second, stairs
 
 OPTIONS: dict[str, dict[str, Any]] = {"dcqcn": {"pmax": 0.1}, "swift": {"full": "pause"}}
 

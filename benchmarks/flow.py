@@ -46,7 +46,9 @@ class Rounds:
     def run(self, rounds: list[tuple[Ints, Ints]]) -> tuple[float, float, int, int]:
         """Run rounds of (routes, sizes); returns seconds, those of the processor, ps of the end, and events."""
         kernel = load(
-            "armillary.engine.transport.offer_kernel", "compiled", "armillary.engine.transport.flow_kernel"
+            "armillary.engine.transport.offer_kernel",
+            "compiled",
+            "armillary.engine.transport.flow.flow_kernel",
         )
         net, room = (
             first_state(self.transport, self.topology, "compiled", self.routes),

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from armillary.engine.transport.dcqcn import Dcqcn
+from armillary.engine.transport.control.dcqcn import Dcqcn
 from armillary.engine.transport.offer import offer
 from armillary.engine.transport.packet import Packet
 from armillary.platform.network import Dimension

@@ -19,7 +19,7 @@ import numpy as np
 
 from armillary.engine.transport.ns3.transport import Ns3
 from armillary.engine.transport.offer import offer
-from armillary.engine.transport.tcp import ALGORITHMS, Tcp
+from armillary.engine.transport.tcp.transport import ALGORITHMS, Tcp
 from armillary.platform.topology import Ecmp, leaf_spine
 from armillary.platform.topology.graph import UNBOUNDED
 

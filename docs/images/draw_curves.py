@@ -19,7 +19,7 @@ import matplotlib.pyplot as plt
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.engine.transport.curves import FLOWS, PARTS, SPAN, SPANS, ours, stairs
+from tests.engine.transport.control.curves import FLOWS, PARTS, SPAN, SPANS, ours, stairs
 
 TITLES = {
     "dcqcn": ("DCQCN", {"pmax": 0.1}),

@@ -21,7 +21,7 @@ from armillary.engine.messages.run import execute as execute_messages
 from armillary.engine.messages.stages import stages_of
 from armillary.engine.physical.lower import lower
 from armillary.engine.physical.program import execute
-from armillary.engine.transport.transport import Congestion
+from armillary.engine.transport.congestion import Congestion
 from tests.engine.common import fold_cases
 from tests.engine.messages.programs import programs
 from tests.engine.physical.programs import Case, cases

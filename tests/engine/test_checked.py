@@ -27,14 +27,15 @@ from armillary.engine.messages.plan import simulate_schedule
 from armillary.engine.messages.stages import stages_of
 from armillary.engine.physical import lower as physical
 from armillary.engine.physical import program as physical_run
+from armillary.engine.transport.congestion import Congestion
+from armillary.engine.transport.control.dcqcn import Dcqcn
 from armillary.engine.transport.credit import Credit
-from armillary.engine.transport.dcqcn import Dcqcn
 from armillary.engine.transport.flow import Flow
 from armillary.engine.transport.models import transport_of
 from armillary.engine.transport.offer import offer
 from armillary.engine.transport.packet import Packet
 from armillary.engine.transport.tcp import Tcp
-from armillary.engine.transport.transport import Congestion, Transport
+from armillary.engine.transport.transport import Transport
 from armillary.platform.memory import LocalMemory
 from armillary.platform.model import Npu, Platform, recorded_machine
 from armillary.platform.network import Dimension

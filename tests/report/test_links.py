@@ -18,8 +18,8 @@ from rich.console import Console
 from armillary.base.errors import InputError
 from armillary.cli import main
 from armillary.engine.common.timeline import Timeline
+from armillary.engine.transport.congestion import Congestion
 from armillary.engine.transport.offer import offer
-from armillary.engine.transport.transport import Congestion
 from armillary.engine.transport.use import LinkUse, NetworkUse, left
 from armillary.platform.network import Dimension
 from armillary.platform.topology import (

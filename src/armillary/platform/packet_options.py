@@ -59,19 +59,19 @@ class RdmaPackets(Part):
     """Connections with ACKs and congestion control, as of RoCE and Ultra Ethernet."""
 
     protocol: Literal["rdma"]
-    control: Literal["line-rate", "dcqcn", "timely", "swift", "hpcc", "ndp", "nscc", "rccc"] | None = Field(
-        default=None, description="Congestion control; if absent line-rate."
-    )
+    control: (
+        Literal["line-rate", "dcqcn", "timely", "swift", "hpcc", "ndp", "nscc", "rccc", "nscc+rccc"] | None
+    ) = Field(default=None, description="Congestion control; if absent line-rate.")
     full: Literal["pause", "drop", "trim"] | None = Field(
         default=None,
-        description="What a full queue does; if absent trim for ndp, nscc, rccc, drop for swift, else pause.",
+        description="What a full queue does; if absent trim for ndp, nscc, rccc and both, drop for swift, else pause.",
     )
-    recovery: Literal["selective", "go-back-n"] | None = Field(
+    recovery: Literal["selective", "go-back-n", "timeout"] | None = Field(
         default=None, description="What is sent again after a loss; if absent selective."
     )
     spread: Literal["message", "packet", "flowlet", "bitmap", "reps", "permuted"] | None = Field(
         default=None,
-        description="How paths are chosen; if absent permuted for ndp, reps for nscc, rccc, else message.",
+        description="How paths are chosen; if absent permuted for ndp, reps for nscc, rccc and both, else message.",
     )
     paths: Count | None = Field(default=None, description="Paths to choose among; if absent 64.")
     qps: Count | None = Field(default=None, description="Queue pairs of a connection; if absent 1.")

@@ -136,7 +136,7 @@ def test_ultra_ethernet_sprays_and_trims(tree, call):
     ("options", "message"),
     [
         ("-sender_cc_algo dctcp", "-sender_cc_algo: got 'dctcp', expected nscc"),
-        ("-sender_cc -receiver_cc", "expected -sender_cc_only or -receiver_cc_only"),
+        ("-sender_cc_only -receiver_cc", "expected -sender_cc -receiver_cc for both"),
         ("-tiers 3", "-tiers: got 3, expected 2, the Tiers of four.topo"),
         ("-ecn 8", "-ecn: 1 values, expected 2"),
         ("-load_balancing_algo rep", "did you mean 'reps'"),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 import armillary
@@ -84,6 +84,66 @@ def test_what_is_written_reads_back(
     # The tests' own writer does not count CPUs and NICs.
     assert data[:12] + data[14:] == packed(ranks)[:12] + packed(ranks)[14:]
     assert data[12] == max((each.cpu for operations in ranks for each in operations), default=0)
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> list[list[Operation]]:
+    """A schedule whose messages are all received, in the order in which they are sent; sends are eager."""
+    count, small = draw(st.integers(1, 4)), st.integers(0, 255)
+    ranks: list[list[Operation]] = [[] for _ in range(count)]
+
+    def add(rank: int, *what: Any) -> None:
+        own = ranks[rank]
+        before = draw(st.sets(st.sampled_from(range(len(own))), max_size=2)) if own else set()
+        own.append(Operation(*what, draw(small), draw(st.integers(0, 2)), sorted(before)))
+
+    for _ in range(draw(st.integers(1, 10))):
+        source, tag, size = (
+            draw(st.integers(0, count - 1)),
+            draw(st.integers(0, 2)),
+            draw(st.integers(1, 9999)),
+        )
+        if count == 1 or draw(st.booleans()):
+            ranks[source].append(Operation("calc", draw(st.integers(0, 10**6)), cpu=draw(small)))
+            continue
+        target = (source + draw(st.integers(1, count - 1))) % count
+        add(source, "send", size, target, tag)
+        add(target, "recv", size, source, tag)
+    return ranks
+
+
+@given(programs())
+@settings(max_examples=60, deadline=None)
+def test_a_schedule_is_the_same_after_it_was_a_trace(
+    tmp_path_factory: pytest.TempPathFactory, ranks: list[list[Operation]]
+) -> None:
+    """Its CPUs and NICs, too: calc of CPU 0 was of CPU 3 then. Messages have tags of their own."""
+    path = tmp_path_factory.mktemp("goal") / "x.bin"
+    write_schedule(path, ranks)
+    try:
+        before = simulate(ranks)
+    except InputError:
+        # A receive may take the message that was meant for the next one.
+        reject()
+    sizes = [ranks[rank][at].amount == ranks[a][b].amount for (rank, at), (a, b) in before.took.items()]
+    found = schedule_of(front_end("goal").convert([path]).trace, machine(len(ranks))).ranks
+    assert simulate(found).ends == before.ends
+    if all(sizes):
+        assert [[replace(each, tag=0) for each in own] for own in found] == [
+            [replace(each, tag=0) for each in own] for own in ranks
+        ]
+
+
+def test_a_cpu_that_no_schedule_has() -> None:
+    step = GraphBuilder()
+    step.add(
+        "kernel",
+        NodeType.COMP_NODE,
+        [("is_cpu_op", "bool", True), ("goal_cpu", "int64", 256)],
+        duration_micros=1,
+    )
+    with pytest.raises(InputError, match=r"kernel.* on rank 0: goal_cpu: got 256, expected 0 to 255"):
+        schedule_of(Trace.replicate(step.graph(), ranks=2), machine(2))
 
 
 @pytest.mark.parametrize(

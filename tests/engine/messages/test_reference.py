@@ -14,7 +14,7 @@ from armillary.engine.common.result import timeline_of
 from armillary.engine.messages.lower import lower_messages
 from armillary.engine.messages.run import execute
 from armillary.engine.messages.stages import stages_of
-from armillary.engine.transport.transport import Congestion
+from armillary.engine.transport.congestion import Congestion
 from armillary.engine.transport.use import link_use
 
 from ..physical.programs import Case

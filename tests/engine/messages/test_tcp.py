@@ -9,8 +9,9 @@ from armillary.engine.common.diagnose import check_finished
 from armillary.engine.messages.lower import lower_messages
 from armillary.engine.messages.run import execute
 from armillary.engine.messages.stages import stages_of
+from armillary.engine.transport.congestion import Congestion
 from armillary.engine.transport.tcp import Tcp
-from armillary.engine.transport.transport import Congestion, Transport
+from armillary.engine.transport.transport import Transport
 from armillary.engine.transport.use import link_use
 
 from ..physical.programs import Case

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 import armillary
 from armillary.base.errors import InputError
 from armillary.collective import synthesize
+from armillary.engine.transport.congestion import Congestion
 from armillary.engine.transport.credit import Credit
 from armillary.engine.transport.flow import Flow
 from armillary.engine.transport.offer import offer
 from armillary.engine.transport.packet import Packet
 from armillary.engine.transport.rdma import Rdma
 from armillary.engine.transport.tcp import Tcp
-from armillary.engine.transport.transport import Congestion, Transport
+from armillary.engine.transport.transport import Transport
 from armillary.platform import load_platform
 from armillary.platform.topology import (
     Shortest,

@@ -25,6 +25,7 @@ from armillary.explore.codesign.found import Designs
 from armillary.explore.codesign.kept import Kept
 from armillary.explore.codesign.load import Codesign, load_codesign
 from armillary.explore.codesign.search import plan_machine
+from armillary.explore.codesign.show import codesign_json
 from armillary.explore.codesign.workload import Taken, Training
 from armillary.explore.codesign.worth import worth
 from armillary.explore.cost import load_costs
@@ -355,6 +356,8 @@ def test_a_budget_that_binds_is_named(here: Path) -> None:
     assert found.beyond.keys() == {("power",)}
     assert found.beyond["power",].count == 2
     assert found.beyond["power",].most > found.best.goodput
+    told = json.loads(json.dumps(codesign_json(found)))["binding"]
+    assert told == [{"budgets": ["power"], "machines": 2, "goodput_at_most": found.beyond["power",].most}]
 
 
 def test_machines_that_cannot_run_the_mix_are_named(here: Path) -> None:

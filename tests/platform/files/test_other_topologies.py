@@ -178,8 +178,13 @@ def test_a_configuration_of_ns3(tmp_path: Path) -> None:
         "maxRtt=2040 maxBdp=102000",
     ]
     assert machine(tmp_path, CONFIG.replace("MODE 12", "MODE 1")).platform.packets.options["dcqcn"] is True
-    hpcc = machine(tmp_path, CONFIG.replace("MODE 12", "MODE 3")).platform.warnings
-    assert any("CC_MODE 3 is HPCC, which is not simulated" in text for text in hpcc)
+    for mode, control in (("3", "hpcc"), ("7", "timely")):
+        packets = machine(tmp_path, CONFIG.replace("MODE 12", f"MODE {mode}")).platform.packets
+        assert packets.protocol == "rdma" and packets.options == {
+            "mtu": 1000, "header": 48, "buffer": 8 << 20, "control": control, "full": "pause",
+        }  # fmt: skip
+    dctcp = machine(tmp_path, CONFIG.replace("MODE 12", "MODE 8")).platform.warnings
+    assert any("CC_MODE 8 is DCTCP, which is not simulated" in text for text in dctcp)
     odd = machine(tmp_path, CONFIG.replace("CC_MODE", "CC_MOD")).platform.warnings
     assert any("config.txt:5: unknown key 'CC_MOD' has no effect" in text for text in odd)
     assert [d.size for d in machine(tmp_path, dims=("2", "2")).platform.dimensions] == [2, 2]
@@ -196,6 +201,8 @@ def test_a_configuration_of_ns3(tmp_path: Path) -> None:
             "RP_TIMER, RATE_AI have no effect: DCQCN runs",
         ),
         ("HAS_WIN 0\nRP_TIMER 900\nRATE_AI 50Mb/s\n", ""),  # of a rate control that does not run
+        ("CC_MODE 3\nU_TARGET 0.9\nRATE_AI 50Mb/s\n", "U_TARGET, RATE_AI have no effect: HPCC runs"),
+        ("CC_MODE 7\nHAS_WIN 0\nMIN_RATE 1Mb/s\n", "MIN_RATE has no effect: TIMELY runs"),
         ("HAS_WIN 0\nNIC_TOTAL_PAUSE_TIME 5\n", "NIC_TOTAL_PAUSE_TIME 5 has no effect"),
         ("HAS_WIN 0\nL2_ACK_INTERVAL 1\nACK_HIGH_PRIO 0\nRATE_BOUND 1\n", ""),
     ],

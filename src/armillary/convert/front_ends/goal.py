@@ -23,7 +23,7 @@ def convert(inputs: Sequence[Path], *, loggops: str = "") -> Converted:
         InputError: the file cannot be read or is no schedule, or it never ends; names the line.
     """
     from armillary.convert.goal.loggops import Model, simulate, told
-    from armillary.convert.goal.operation import Operation
+    from armillary.convert.goal.operation import CPU, NIC, Operation
     from armillary.convert.goal.schedule import read_schedule
     from armillary.trace import GraphBuilder, NodeType, Trace
 
@@ -63,7 +63,12 @@ def convert(inputs: Sequence[Path], *, loggops: str = "") -> Converted:
                 builder.send(each.peer, max(each.amount, 1), tags.get((rank, number), 0), after=deps)
             else:
                 sent = outcome.took[rank, number]
-                builder.recv(sent[0], max(ranks[sent[0]][sent[1]].amount, 1), tags[sent], after=deps)
+                size = max(ranks[sent[0]][sent[1]].amount, 1)
+                builder.recv(sent[0], size, tags[sent], after=deps)
+            # So that a schedule made of the trace has them again.
+            builder.nodes[-1].attrs.append((CPU, "int64", each.cpu))
+            if each.nic:
+                builder.nodes[-1].attrs.append((NIC, "int64", each.nic))
         graphs.append(builder.graph(f"{path}, rank {rank}"))
     warnings = []
     if lost := sum(each.kind == "send" for operations in ranks for each in operations) - len(tags):
@@ -74,7 +79,7 @@ def convert(inputs: Sequence[Path], *, loggops: str = "") -> Converted:
     if any(each.started for operations in ranks for each in operations):
         warnings.append("irequires: the operation waits for what the other one waits for, not for its start")
     if any(each.cpu or each.nic for operations in ranks for each in operations if each.kind != "calc"):
-        warnings.append("cpu and nic of messages have no effect in the trace")
+        warnings.append("cpu and nic of messages have no effect in a run of the trace")
     other = sum(
         ranks[rank][number].amount != ranks[sender][sent].amount
         for (rank, number), (sender, sent) in outcome.took.items()

@@ -2,7 +2,8 @@
 
 GOAL knows no collectives: each becomes the sends and receives of the algorithm that the machine takes for it, chunk by
 chunk, as the network models that move messages send them. A rank's CPU 0 has its messages, CPU 1 what only waits (it
-costs nothing there), CPU 2 reductions, and from CPU 3 on each stream and thread of the trace has its own.
+costs nothing there), CPU 2 reductions, and from CPU 3 on each stream and thread of the trace has its own. What was an
+operation of a schedule before has the CPU and NIC that it had there.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from fractions import Fraction
 from math import ceil
 
 import numpy as np
+from numpy.typing import NDArray
 
 from armillary.base.counts import MOST_RECORDED, check_count
 from armillary.base.errors import InputError
@@ -22,7 +24,7 @@ from armillary.base.units import format_count
 from armillary.collective.algorithms import rounds_alltoallv, rounds_for
 from armillary.collective.load import placed
 from armillary.collective.rounds import Rounds
-from armillary.convert.goal.operation import ANY, Kind, Operation
+from armillary.convert.goal.operation import ANY, CPU, MOST_CPUS, NIC, Kind, Operation
 from armillary.engine.common import layout as lk
 from armillary.engine.common.items import MEMORY_OPERATIONS
 from armillary.engine.common.network import CollectiveCall
@@ -37,7 +39,7 @@ from armillary.trace.expand import expand_for
 
 _MESSAGES, _WAITS, _REDUCES, _STREAMS = range(4)
 """CPUs of a rank."""
-_CPUS, _TAGS = 256, 1 << 31
+_TAGS = 1 << 31
 Part = tuple[int, Fraction, bool]
 """Of a round: position on the line of the other side, share of the data, and whether it is added there."""
 Steps = list[tuple[list[Part], list[Part]]]
@@ -195,17 +197,32 @@ class _Rank:
         nodes = self.view.nodes
         assert isinstance(nodes, PhysicalNodes)
         self.nodes = nodes
-        timed = nodes.kind == lk.FIXED
+        self.recorded = [self._recorded(name) for name in (CPU, NIC)]
+        self.lasts = nodes.graph.ints("duration_ns", 1)[nodes.order] > 0
+        timed = (nodes.kind == lk.FIXED) & (self.recorded[0] < 0)
         self.cpus = {slot: _STREAMS + at for at, slot in enumerate(np.unique(nodes.slot[timed]).tolist())}
-        if _STREAMS + len(self.cpus) > _CPUS:
+        if _STREAMS + len(self.cpus) > MOST_CPUS:
             raise InputError(
-                f"rank {rank} uses {len(self.cpus)} streams and threads, expected at most {_CPUS - _STREAMS}: a GOAL "
-                f"schedule has {_CPUS} CPUs"
+                f"rank {rank} uses {len(self.cpus)} streams and threads, expected at most {MOST_CPUS - _STREAMS}: a "
+                f"GOAL schedule has {MOST_CPUS} CPUs"
             )
         unslotted = int((timed & (nodes.slot == 0) & (nodes.ticks > 0)).sum())
         if unslotted > 1:
             build.warnings["delays of a rank follow each other: GOAL has a CPU for each computation"] = None
         self._walk()
+
+    def _recorded(self, name: str) -> NDArray[np.int64]:
+        """Return (nodes) the CPU or NIC that a node had in a schedule, -1: it comes from none."""
+        graph, order = self.nodes.graph, self.nodes.order
+        found: NDArray[np.int64] = np.where(graph.has(name), graph.ints(name), -1)[order]
+        wrong = np.flatnonzero(graph.has(name)[order] & ((found < 0) | (found >= MOST_CPUS)))
+        if len(wrong):
+            at = int(wrong[0])
+            raise InputError(
+                f"{graph.node(int(order[at]))} on rank {self.rank}: {name}: got {found[at]}, expected 0 to "
+                f"{MOST_CPUS - 1}"
+            )
+        return found
 
     def _walk(self) -> None:
         """Go through the nodes, each after those that it waits for, those of smaller ids first."""
@@ -245,8 +262,9 @@ class _Rank:
         peer: int = ANY,
         tag: int = 0,
         cpu: int = _MESSAGES,
+        nic: int = 0,
     ) -> int:
-        self.operations.append(Operation(kind, amount, peer, tag, cpu, ended=sorted(after)))
+        self.operations.append(Operation(kind, amount, peer, tag, cpu, nic, ended=sorted(after)))
         return len(self.operations) - 1
 
     def _together(self, ends: list[int]) -> list[int]:
@@ -259,7 +277,11 @@ class _Rank:
         if kind == lk.SKIP:
             return self._together(after)
         if kind == lk.FIXED:
-            return [self._add("calc", int(nodes.ticks[at]), after, cpu=self.cpus[int(nodes.slot[at])])]
+            cpu, ticks = int(self.recorded[0][at]), int(nodes.ticks[at])
+            if cpu < 0:
+                return [self._add("calc", ticks, after, cpu=self.cpus[int(nodes.slot[at])])]
+            # A run takes a tick for a computation of none, which a schedule may have.
+            return [self._add("calc", ticks if self.lasts[at] else 0, after, cpu=cpu)]
         item = int(nodes.item[at])
         call = self.view.calls[int(self.view.call[item])] if kind == lk.COLLECTIVE else None
         if call and call.operation not in MEMORY_OPERATIONS:
@@ -273,7 +295,9 @@ class _Rank:
         if tag is None:
             return self._together(after)
         peer, size = int(self.view.peer[item]), int(self.view.size[item])
-        return [self._add("send" if kind == lk.SEND else "recv", size, after, peer=peer, tag=tag)]
+        what: Kind = "send" if kind == lk.SEND else "recv"
+        cpu, nic = (max(int(each[at]), 0) for each in self.recorded)
+        return [self._add(what, size, after, peer=peer, tag=tag, cpu=cpu, nic=nic)]
 
     def _collective(self, call: CollectiveCall, after: list[int]) -> list[int]:
         build, place = self.build, self.places[call.comm]

@@ -9,6 +9,10 @@ Kind = Literal["send", "recv", "calc"]
 ANY = -1
 """Source or tag of a receive that takes every one."""
 MOST_RANKS = 1 << 20
+MOST_CPUS = 256
+"""CPUs of a rank, and NICs: a binary schedule has a byte for either."""
+CPU, NIC = "goal_cpu", "goal_nic"
+"""Attributes of nodes of a trace that was a schedule: a schedule made of it has them again."""
 
 
 @dataclass

@@ -188,13 +188,16 @@ def _marks_some(options: dict[str, Any]) -> bool:
     return options.get("kmin") is not None and (options.get("kmax") or options["kmin"]) > options["kmin"]
 
 
+_ULTRA_ETHERNET = ("nscc", "rccc", "nscc+rccc")
+
+
 def _when_full(options: dict[str, Any]) -> str:
-    usual = {"swift": "drop", "ndp": "trim", "nscc": "trim", "rccc": "trim"}
+    usual = {"swift": "drop", **dict.fromkeys(("ndp", *_ULTRA_ETHERNET), "trim")}
     return str(options.get("full", usual.get(options.get("control", ""), "pause")))
 
 
 def _spread(options: dict[str, Any]) -> str:
-    usual = {"ndp": "permuted", "nscc": "reps", "rccc": "reps"}
+    usual = {"ndp": "permuted", **dict.fromkeys(_ULTRA_ETHERNET, "reps")}
     return str(options.get("spread", usual.get(options.get("control", ""), "message")))
 
 
@@ -251,7 +254,10 @@ OPTIONS = (
     ),
     *_of_packets(
         "rdma", "target", "packet-rdma",
-        needs=("control timely, swift or nscc", lambda options: options.get("control") in ("timely", "swift", "nscc")),
+        needs=(
+            "control timely, swift, nscc or nscc+rccc",
+            lambda options: options.get("control") in ("timely", "swift", "nscc", "nscc+rccc"),
+        ),
     ),
     *_of_packets(
         "rdma", "paths", "packet-rdma",

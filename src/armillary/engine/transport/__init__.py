@@ -5,6 +5,9 @@ route, `advance` to a time or to the next arrivals, `change` to the next stage o
 and routes, but no ranks or collectives. `transport` states the protocol, and `offer` runs one without a
 workload. Another package adds a `NetworkModel` instead, in plain Python.
 
+Each transport is a folder that says what moves, what is ignored and what it costs. `switch` has what packets of several
+of them meet on their way, `control` the congestion controls.
+
 Transports count in picoseconds and keep the time of a byte as a fraction. A packet of 4 KiB takes 10 ns at 400
 GB/s and a flit less than a tick, so rounding each to a tick would change results by percents. Ranks stay in ticks:
 they see at the end of a tick what arrived within it, and messages leave at whole ticks only.

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from armillary.engine.transport import layout as lk
-from armillary.engine.transport import packet_layout as pk
+from armillary.engine.transport.switch import layout as pk
 from armillary.platform.topology.graph import Topology
 
 

@@ -7,15 +7,16 @@ from dataclasses import fields
 from typing import Any
 
 from armillary.base.errors import InputError, nearest, one_of
+from armillary.engine.transport.congestion import Congestion
+from armillary.engine.transport.control.dcqcn import Dcqcn
 from armillary.engine.transport.credit import Credit
-from armillary.engine.transport.dcqcn import Dcqcn
 from armillary.engine.transport.flow import Flow
-from armillary.engine.transport.hops import Ways
 from armillary.engine.transport.loggops import LogGops
 from armillary.engine.transport.packet import Packet
 from armillary.engine.transport.rdma import Rdma
+from armillary.engine.transport.switch.hops import Ways
 from armillary.engine.transport.tcp import Tcp
-from armillary.engine.transport.transport import Congestion, Transport
+from armillary.engine.transport.transport import Transport
 from armillary.platform.model import Packets, Platform
 from armillary.platform.network import NETWORK_MODELS
 

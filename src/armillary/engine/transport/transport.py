@@ -27,8 +27,6 @@ from numpy.typing import NDArray
 from armillary.base.jit import Mode, is_checking
 from armillary.base.tables import at_least, before_table, room
 from armillary.engine.transport import layout as lk
-from armillary.engine.transport.deadlock import down_links
-from armillary.engine.transport.fifo_layout import M_AT
 from armillary.engine.transport.network import Routes, Stage
 from armillary.platform.topology.graph import Topology
 
@@ -80,27 +78,6 @@ class Transport(ABC):
     def abandoned(self, net: Ints, topology: Topology) -> list[str]:
         """Return lines on what the protocol no longer tries to deliver, and what would avoid it."""
         return []
-
-
-class Congestion(Transport):
-    """FIFO links with unlimited buffers, one message at a time on each, cut through."""
-
-    name = "congestion"
-    kernel = "armillary.engine.transport.fifo_kernel"
-    burst = message = 1
-
-    def state(self, topology: Topology) -> list[Ints]:
-        """See `Transport.state`."""
-        return [np.zeros(topology.links, np.int64)]
-
-    def blocked(self, net: Ints, pool: Ints, table: Ints, topology: Topology) -> list[int]:
-        """See `Transport.blocked`."""
-        links = set()
-        row = int(net[lk.N_STOPPED])
-        while row:
-            links.add(int(table[table[lk.T_ROUTE_LINK] + pool[row + M_AT]]))
-            row = int(pool[row + lk.P_NEXT])
-        return down_links(net, table, links)
 
 
 def first_state(transport: Transport, topology: Topology, mode: Mode, routes: int) -> Any:

@@ -127,13 +127,14 @@ def codesign_json(found: Designs) -> dict[str, Any]:
         "given_up": found.given_up,
         "not_looked_at": found.left,
         "cheapest_not_told_apart": found.cheapest.name,
-        "binding": {
-            name: {
+        "binding": [
+            {
+                "budgets": list(names),
                 "machines": each.count,
                 "goodput_at_most": None if each.most == float("inf") else each.most,
             }
-            for name, each in found.beyond.items()
-        },
+            for names, each in found.beyond.items()
+        ],
         "impossible": dict(found.rejected),
         "designs": [_design_json(found, each) for each in found.designs],
     }

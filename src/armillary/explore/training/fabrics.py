@@ -121,13 +121,17 @@ def compare_machines(
     )
     # All machines are read before any is simulated: a wrong name should not cost the time of the others.
     found = [machine_of(machine) for machine in machines]
-    fabrics = tuple(
-        _fabric(read, machine, given, software, cost, progress)
-        for machine, cost in zip(found, prices, strict=True)
-    )
+    fabrics = []
+    for machine, cost in zip(found, prices, strict=True):
+        try:
+            fabrics.append(_fabric(read, machine, given, software, cost, progress))
+        except InputError as error:
+            raise type(error)(f"{machine.name}: {error}") from error
     best = min(fabrics, key=lambda each: each.prediction.step_time_s)
     return Fabrics(
-        fabrics, tuple(_verdict(read, each.prediction, best.prediction) for each in fabrics), len(costs) == 1
+        tuple(fabrics),
+        tuple(_verdict(read, each.prediction, best.prediction) for each in fabrics),
+        len(costs) == 1,
     )
 
 

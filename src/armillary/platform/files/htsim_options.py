@@ -114,14 +114,14 @@ def _uet(words: Sequence[str]) -> HtsimOptions:
     for option, value in (("-sender_cc_algo", "nscc"), ("-planes", "1")):
         if option in given and given[option] != [value]:
             raise InputError(f"--htsim_opts: {option}: got {show(given[option][0])}, expected {value}")
-    if ("-sender_cc" in given or "-sender_cc_only" in given) and (
-        "-receiver_cc" in given or "-receiver_cc_only" in given
-    ):
-        raise InputError(
-            "--htsim_opts: windows of the sender and credits of the receiver at once, expected -sender_cc_only or "
-            "-receiver_cc_only"
-        )
+    by_sender = "-sender_cc" in given or "-sender_cc_only" in given
     by_receiver = "-receiver_cc" in given or "-receiver_cc_only" in given
+    if ("-sender_cc_only" in given and by_receiver) or ("-receiver_cc_only" in given and by_sender):
+        raise InputError(
+            "--htsim_opts: -sender_cc_only or -receiver_cc_only beside the other control, expected -sender_cc "
+            "-receiver_cc for both"
+        )
+    control = "nscc+rccc" if by_sender and by_receiver else "rccc" if by_receiver else "nscc"
     balancing = given.get("-load_balancing_algo", ["mixed"])[0]
     if balancing not in _BALANCING:
         raise InputError(
@@ -130,7 +130,7 @@ def _uet(words: Sequence[str]) -> HtsimOptions:
         )
     packet = _count(given, "-mtu", 1 << 16, least=_UET_HEADER + 1) or _MTU
     packets: dict[str, Any] = {
-        "control": "rccc" if by_receiver else "nscc", "mtu": packet - _UET_HEADER, "header": _UET_HEADER,
+        "control": control, "mtu": packet - _UET_HEADER, "header": _UET_HEADER,
         "spread": _BALANCING[balancing], "seed": _count(given, "-seed", least=0) if "-seed" in given else 13,
     }  # fmt: skip
     for option, name in (("-cwnd", "window"), ("-q", "buffer")):
@@ -151,7 +151,7 @@ def _uet(words: Sequence[str]) -> HtsimOptions:
     if (paths := packets.get("paths", 1)) & (paths - 1):
         raise InputError(f"--htsim_opts: -paths: got {paths}, expected a power of two, e.g. 64")
     if "-disable_trim" in given:
-        packets["full"] = "drop"
+        packets |= {"full": "drop", "recovery": "timeout"}
     speed = _count(given, "-linkspeed") or 100_000
     notes = [
         f"{_topology(given)}: htsim's Ultra Ethernet is {packets['control']} of network model packet over ECMP; how "

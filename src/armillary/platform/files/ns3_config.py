@@ -1,7 +1,7 @@
 """Inputs of ASTRA-sim's ns-3 back end: config.txt, the physical topology that it names, and the logical dimensions.
 
 What they describe runs as packets of protocol lossless: priority flow control, marks, and DCQCN where it is chosen.
-Each key without a counterpart is named in a warning.
+HPCC and TIMELY run as protocol rdma, whose queues pause, too. Each key without a counterpart is named in a warning.
 """
 
 from __future__ import annotations
@@ -31,17 +31,19 @@ HEADER = 48
 _PAYLOAD = 1000
 _MAPS = ("KMAX_MAP", "KMIN_MAP", "PMAX_MAP")
 _RATE_CONTROL = {"1": "DCQCN", "3": "HPCC", "7": "TIMELY", "8": "DCTCP", "10": "HPCC-PINT"}
+_CONTROLS = {"3": "hpcc", "7": "timely"}
+"""Of protocol rdma."""
 # Keys that say nothing about time.
 _QUIET = frozenset((
     "FLOW_FILE", "TRACE_FILE", "TRACE_OUTPUT_FILE", "ENABLE_TRACE", "SIMULATOR_STOP_TIME", "QLEN_MON_START",
     "QLEN_MON_END", "USE_DYNAMIC_PFC_THRESHOLD", "PAUSE_TIME", "L2_CHUNK_SIZE", "L2_BACK_TO_ZERO",
 ))  # fmt: skip
-# Keys of one rate control, by its CC_MODE, or "" of several. Where it runs, they change times there and none here.
+# Keys of one rate control, by its CC_MODE. Where it runs, they change times there and none here.
 _CONSTANTS = {
     "1": ("ALPHA_RESUME_INTERVAL", "RATE_DECREASE_INTERVAL", "CLAMP_TARGET_RATE", "RP_TIMER", "EWMA_GAIN",
           "FAST_RECOVERY_TIMES", "RATE_AI", "RATE_HAI", "MIN_RATE"),
     "8": ("DCTCP_RATE_AI",),
-    "": ("FAST_REACT", "U_TARGET", "MI_THRESH", "INT_MULTI", "MULTI_RATE", "SAMPLE_FEEDBACK", "PINT_LOG_BASE",
+    "3": ("FAST_REACT", "U_TARGET", "MI_THRESH", "INT_MULTI", "MULTI_RATE", "SAMPLE_FEEDBACK", "PINT_LOG_BASE",
          "PINT_PROB"),
 }  # fmt: skip
 _WINDOWS = ("HAS_WIN", "VAR_WIN", "GLOBAL_T")
@@ -117,7 +119,8 @@ def read_ns3_machine(
     dimensions = logical_dimensions(topology, sizes if len(sizes) > 1 else ())
     platform = platform_on(dimensions, system, memory, comm_groups, cli, warnings, logged=True)
     platform = replace(
-        platform, topology=Network(topology, "ecmp"), packets=Packets("lossless", options, f"{path}"),
+        platform, topology=Network(topology, "ecmp"),
+        packets=Packets("rdma" if "control" in options else "lossless", options, f"{path}"),
         network_model=NetworkChoice("packet"), profile="physical",
     )  # fmt: skip
     return Ns3Machine(platform, _heading(topology, sizes, int(options["mtu"]), marks))
@@ -214,12 +217,12 @@ def _number(path: Path, keys: dict[str, list[str]], key: str, default: float, hi
 def _packets(
     path: Path, keys: dict[str, list[str]], topology: Topology, marks: bool, warnings: list[str]
 ) -> dict[str, Any]:
-    """Return the options of protocol lossless."""
+    """Return the options of protocol lossless, or of rdma, which have a `control`."""
     payload = int(_number(path, keys, "PACKET_PAYLOAD_SIZE", _PAYLOAD, 1 << 20))
     if payload < 1:
         raise InputError(f"{path}: PACKET_PAYLOAD_SIZE: got {payload}, expected 1 or more")
     mode = keys.get("CC_MODE", ["1"])[0]
-    if mode in _RATE_CONTROL and mode != "1":
+    if mode in _RATE_CONTROL and mode != "1" and mode not in _CONTROLS:
         warnings.append(
             f"{path}: CC_MODE {mode} is {_RATE_CONTROL[mode]}, which is not simulated: hosts send at line rate"
         )
@@ -237,6 +240,8 @@ def _packets(
     if len(ports) and megabytes:
         # A switch shares its buffer there; here each port has its part.
         options["buffer"] = int(megabytes * 2**20 / int(ports.max()))
+    if mode in _CONTROLS:
+        return options | {"control": _CONTROLS[mode], "full": "pause"}
     rate = round(float(topology.bandwidth.max()) * 8e9) if topology.links else 0
     if marks:
         low, high, share = (_of_rate(path, keys, key, rate) for key in ("KMIN_MAP", "KMAX_MAP", "PMAX_MAP"))
@@ -256,14 +261,18 @@ def _packets(
 def _unused(path: Path, keys: dict[str, list[str]], mode: str) -> list[str]:
     """Return what a configuration says that changes times in ns-3 and none here."""
     notes = []
-    # There is a window of one bandwidth-delay product unless the file says otherwise.
-    if _number(path, keys, "HAS_WIN", 1, 1):
+    # There is a window of one bandwidth-delay product unless the file says otherwise; HPCC has it here, too.
+    if _number(path, keys, "HAS_WIN", 1, 1) and mode != "3":
         stated = (
             ", ".join(f"{key} {keys[key][0]}" for key in _WINDOWS if key in keys) or "HAS_WIN is 1 by default"
         )
         notes.append(f"{path}: {stated}: windows do not limit senders here, switches pause them")
-    if mode == "1" and (given := [key for key in _CONSTANTS["1"] if key in keys]):
-        notes.append(f"{path}: {', '.join(given)} have no effect: DCQCN runs with its own constants")
+    runs = _RATE_CONTROL[mode] if mode == "1" or mode in _CONTROLS else ""
+    # TIMELY and HPCC take the steps and the least rate of DCQCN's keys.
+    names = _CONSTANTS.get(mode, ()) + (("RATE_AI", "RATE_HAI", "MIN_RATE") if mode in _CONTROLS else ())
+    if runs and (given := [key for key in names if key in keys]):
+        have = "have" if len(given) > 1 else "has"
+        notes.append(f"{path}: {', '.join(given)} {have} no effect: {runs} runs with its own constants")
     notes += [
         f"{path}: {key} {keys[key][0]} has no effect: {why}"
         for key, (neutral, why) in _NEUTRAL.items()
