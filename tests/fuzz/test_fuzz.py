@@ -7,15 +7,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import fuzz_coverage
 import fuzz_files
 import pytest
 import run
+from fuzz_mutations import BYTES
 from fuzz_readers import Reader, readers
 from run import attempt, corpus, fuzz, guided
+
+from armillary.base.errors import InputError
 
 CASES = 150
 FEW = 8
 """Cases of a reader of small files in the fast run."""
+CASES_OF_MAZE = 10_000
 READERS = [reader for reader in readers() if reader.name != "et-twins"]  # the compiled one starts slowly
 
 
@@ -45,6 +50,49 @@ def test_seeds_and_the_corpus(reader: Reader, tmp_path: Path) -> None:
         assert attempt(reader, data, tmp_path, 6) in ("read", "refused")
     if reader.name in FILES:
         assert attempt(reader, reader.seeds()[0], tmp_path, 6) == "read"
+
+
+class Broken(Exception):
+    """What no reader may raise."""
+
+
+def maze(path: Path) -> None:
+    """Raise what no reader may raise where seven bytes are right, of which each has a line of its own."""
+    data = path.read_bytes().ljust(7)
+    if data[0] & 7 == 5:
+        right = 1
+        if data[right] & 7 == 2:
+            right = 2
+            if data[right] & 7 == 6:
+                right = 3
+                if data[right] & 7 == 1:
+                    right = 4
+                    if data[right] & 7 == 4:
+                        right = 5
+                        if data[right] & 7 == 3:
+                            right = 6
+                            if data[right] & 7 == 7:
+                                raise Broken
+    raise InputError("no way out")
+
+
+@pytest.mark.parametrize("monitored", [True, False])
+def test_guidance_reaches_what_chance_does_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, monitored: bool
+) -> None:
+    """By chance it takes two million cases: 8 ** 7."""
+    if monitored and not hasattr(sys, "monitoring"):
+        pytest.skip("Python 3.12 has sys.monitoring")
+    if not monitored:
+        monkeypatch.delattr(sys, "monitoring", raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run, "WATCHED", 1)
+    monkeypatch.setattr(run, "CORPUS", tmp_path)
+    monkeypatch.setattr(fuzz_coverage, "_ROOT", str(Path(__file__).parent))
+    reader = Reader("maze", "w", lambda: [bytes(7)], BYTES, maze)
+    blind, found = fuzz(reader, 0, cases=CASES_OF_MAZE), guided(reader, 0, cases=CASES_OF_MAZE)
+    assert blind["failures"] == []
+    assert [failure["error"].partition(":")[0] for failure in found["failures"]] == ["Broken"]
 
 
 def test_guided_cases_go_towards_new_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -77,10 +125,6 @@ def test_nothing_but_clear_errors_for_ten_minutes() -> None:
     ]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-class Broken(Exception):
-    """What no reader may raise."""
 
 
 def test_the_harness_finds_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,7 +154,7 @@ class Packer:
                 texts = (self._string(text, "IOInfo") for text in info)
                 self.io.append((len(self.rows) - 1, side, *texts))
         for attribute in node.attrs:
-            self._attribute(*attribute)
+            self.attribute(*attribute)
 
     def _integer(self, value: Any, what: str, low: int, high: int) -> int:
         # True is an int in Python, but an id or a size that is a bool is a mistake.
@@ -179,7 +179,8 @@ class Packer:
         self.string_ptr.append(len(self.pool))
         return len(self.string_ptr) - 2
 
-    def _attribute(self, name: str, kind_name: str, value: Any, doc: str = "") -> None:
+    def attribute(self, name: str, kind_name: str, value: Any, doc: str = "") -> None:
+        """Append an attribute of the node that was added last."""
         kind = KINDS.get(kind_name) if isinstance(kind_name, str) else None
         if kind is None:
             self._fail(
