@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+from rare_files import BESIDE, COMMANDS, TRIOSIM, rare
 
 MIB = 1 << 20
 MACHINE = "platform: {preset: hgx-h100}\n"
@@ -228,6 +229,7 @@ READS: dict[str, tuple[str, ...]] = {
     "requests.jsonl": ("serve", "llama-3.1-8b", "--machine", "1xh100", "--load", "@"),
     "requests.csv": ("serve", "llama-3.1-8b", "--machine", "1xh100", "--load", "@"),
 }
+READS |= COMMANDS
 """File of each reader -> the command that reads it: @ is the file, ^ its folder, +NAME a sound one elsewhere."""
 
 
@@ -249,13 +251,16 @@ def cases() -> Iterator[Case]:
     yield from packed()
     yield from documents()
     yield from counts()
+    for name, content, said in rare():
+        file = name.rpartition(" ")[2]
+        yield Case(name, both(BESIDE.get(file, lambda path: None), text(content)), READS[file], said)
 
 
 def kinds_of_path() -> Iterator[Case]:
     """Yield what is no file, for each reader."""
     for name, command in READS.items():
         # Of a captured folder, each rank has a sound description beside it.
-        beside = described if name == "rank_0.json.gz" else lambda path: None
+        beside = BESIDE.get(name, described if name == "rank_0.json.gz" else lambda path: None)
         for kind, (write, said) in KINDS_OF_PATH.items():
             # A configuration of loggers may be empty, and what is no text is not looked at for its length.
             if (kind, name) != ("nothing", "loggers.toml"):
@@ -345,8 +350,8 @@ def documents() -> Iterator[Case]:
         READS["x.goal"],
         "expected at most",
     )
-    row = "OperatorID,OperatorName,Operator_input,Operator_output,gpuid\n" + "9" * 300_000 + ",a,,,0\n"
-    yield Case("field trace.csv", text(row), READS["trace.csv"], "field larger than field limit")
+    row = text(TRIOSIM + "9" * 300_000 + ",a,[1],[1],1,1,1,1,0,forward,0\n")
+    yield Case("field trace.csv", row, READS["trace.csv"], "field larger than field limit")
     yield Case("deep loggers.toml", text("a = " + "[" * 100_000), READS["loggers.toml"], "is no TOML")
     yield Case(
         "long loggers.toml", text(lambda: b"#" * (257 * MIB)), READS["loggers.toml"], "expected at most"

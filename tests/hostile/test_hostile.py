@@ -31,8 +31,8 @@ def arguments(case: Case, path: Path, beside: Path) -> list[str]:
     def of(word: str) -> str:
         if word.startswith("+"):
             return str(beside / word[1:])
-        if word == "^":
-            return str(path.parent)
+        if word.startswith("^"):
+            return str(path.parent) + word[1:]
         return word.replace("@", str(path)) if word.startswith("@") else word
 
     return [of(word) for word in case.command]

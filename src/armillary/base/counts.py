@@ -12,6 +12,8 @@ MOST_PAIRS = 4_000_000
 """Pairs of jobs that are on an NPU at once, each of which is named in the result: 0.5 GB."""
 MOST_RECORDED = 2_000_000
 """Nodes that a converter makes one by one: 10 s of them, and 3 GB."""
+MOST_ROWS = 2_000_000
+"""Rows of a table in CSV: 10 s, at 4 to 6 us each."""
 MOST_RANK_FILES = 50_000
 """Ranks of one file that is converted, each of which becomes a file: 20 to 30 s."""
 MOST_EVENTS = 10_000_000_000
