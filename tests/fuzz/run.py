@@ -232,7 +232,8 @@ def guided(
             if done < len(given):
                 data = given[done]
             else:
-                recent = pool[-(1 << rng.randrange(6)) :] if rng.random() < 0.5 else pool
+                # What was broken often is refused early: a third are whole files, broken once.
+                recent = pool[-(1 << rng.randrange(6)) :] if rng.random() < 0.67 else given
                 data = mutated(recent or given, reader.mutations, rng)
             if progress is not None:
                 progress[:8] = (first + done).to_bytes(8, "little")

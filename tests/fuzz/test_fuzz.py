@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import fuzz_coverage
@@ -56,23 +57,24 @@ class Broken(Exception):
     """What no reader may raise."""
 
 
-def maze(path: Path) -> None:
-    """Raise what no reader may raise where seven bytes are right, of which each has a line of its own."""
-    data = path.read_bytes().ljust(7)
+def maze(path: Path, deepest: list[int]) -> None:
+    """Go on where a byte is right, seven times; each has a line of its own."""
+    data, depth = path.read_bytes().ljust(7), 0
     if data[0] & 7 == 5:
-        right = 1
-        if data[right] & 7 == 2:
-            right = 2
-            if data[right] & 7 == 6:
-                right = 3
-                if data[right] & 7 == 1:
-                    right = 4
-                    if data[right] & 7 == 4:
-                        right = 5
-                        if data[right] & 7 == 3:
-                            right = 6
-                            if data[right] & 7 == 7:
-                                raise Broken
+        depth = 1
+        if data[1] & 7 == 2:
+            depth = 2
+            if data[2] & 7 == 6:
+                depth = 3
+                if data[3] & 7 == 1:
+                    depth = 4
+                    if data[4] & 7 == 4:
+                        depth = 5
+                        if data[5] & 7 == 3:
+                            depth = 6
+                            if data[6] & 7 == 7:
+                                depth = 7
+    deepest.append(depth)
     raise InputError("no way out")
 
 
@@ -80,19 +82,23 @@ def maze(path: Path) -> None:
 def test_guidance_reaches_what_chance_does_not(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, monitored: bool
 ) -> None:
-    """By chance it takes two million cases: 8 ** 7."""
+    """By chance each byte takes eight times as many cases as the one before."""
     if monitored and not hasattr(sys, "monitoring"):
         pytest.skip("Python 3.12 has sys.monitoring")
     if not monitored:
         monkeypatch.delattr(sys, "monitoring", raising=False)
+        # Otherwise one of 40 calls of a function that showed nothing new is looked at, and guides hardly.
+        monkeypatch.setattr(fuzz_coverage, "_RARELY", 1)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run, "WATCHED", 1)
     monkeypatch.setattr(run, "CORPUS", tmp_path)
     monkeypatch.setattr(fuzz_coverage, "_ROOT", str(Path(__file__).parent))
-    reader = Reader("maze", "w", lambda: [bytes(7)], BYTES, maze)
-    blind, found = fuzz(reader, 0, cases=CASES_OF_MAZE), guided(reader, 0, cases=CASES_OF_MAZE)
-    assert blind["failures"] == []
-    assert [failure["error"].partition(":")[0] for failure in found["failures"]] == ["Broken"]
+    by_chance, led = list[int](), list[int]()
+    for search, deepest in ((fuzz, by_chance), (guided, led)):
+        reader = Reader("maze", "w", lambda: [bytes(7)], BYTES, partial(maze, deepest=deepest))
+        for first in (0, 100_000):
+            assert search(reader, first, cases=CASES_OF_MAZE)["failures"] == []
+    assert max(led) > max(by_chance) and max(led) >= 4, (max(led), max(by_chance))
 
 
 def test_guided_cases_go_towards_new_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ def too_large(path: StrPath, size: float, most: float) -> NoReturn:
     )
 
 
-def text_of(data: bytes | bytearray | memoryview, path: StrPath) -> str:
+def decoded(data: bytes | bytearray | memoryview, path: StrPath) -> str:
     """Return the text that a file holds, without the mark of its order of bytes.
 
     Raises:
