@@ -14,11 +14,12 @@ import pytest
 
 from armillary.base import packing, reading, yaml_text
 from armillary.base.allowed import FACTOR, allow, allowed, factor
+from armillary.base.csv_text import CsvRows
 from armillary.base.document import read_document
 from armillary.base.errors import InputError
 from armillary.base.json_text import parse_json
 from armillary.base.packing import read_unpacked, unpacked
-from armillary.base.reading import check_depth, read_bytes
+from armillary.base.reading import check_depth, decoded, read_bytes
 from armillary.base.yaml_text import load_yaml
 
 pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs FIFOs")
@@ -212,3 +213,18 @@ def test_large_yaml_reads_the_same() -> None:
     assert load_yaml(text, "file") == {"links": rows}
     with pytest.raises(InputError, match=r"file:4003: \w+: key given twice"):
         load_yaml(text + "a: 1\na: 1\n", "file")
+
+
+def test_short_lines_are_counted_before_they_are_cut() -> None:
+    with allow(limits=1e-6):
+        assert decoded(b"\xef\xbb\xbf" + b"a\n" * 10, "x") == "a\n" * 10
+        for end in ("\n", "\r", "\x0b", "\u2028"):
+            with pytest.raises(InputError, match="x: has 11 lines, expected at most 10"):
+                decoded(f"a{end}".encode() * 11, "x")
+
+
+def test_rows_of_a_table_are_counted() -> None:
+    with allow(limits=5e-6):
+        assert len(list(CsvRows("x", ["a,b"] * 10))) == 10
+        with pytest.raises(InputError, match="x: rows: 11 of them, expected at most 10: a shorter table"):
+            list(CsvRows("x", ["a,b"] * 12))

@@ -94,14 +94,16 @@ PHYSICAL: dict[str, Model] = {
 ASTRA_SIM: dict[str, Model] = {"unaware": unaware, "by message": by_message, "aware": aware}
 
 
-def agree(model: Model, trace: Trace, platform: Platform, mode: Mode) -> None:
+def agree(
+    model: Model, trace: Trace, platform: Platform, mode: Mode, checked_mode: Mode | None = None
+) -> None:
     """Run with and without checks; the ticks are the same, and nothing was touched that must not be."""
     try:
         plain = model(trace, platform, mode)
     except InputError:
         return
     with jit.checking():
-        checked = model(trace, platform, mode)
+        checked = model(trace, platform, checked_mode or mode)
     for name in ("NODE_START", "NODE_END"):
         assert plain.table(name).tolist() == checked.table(name).tolist()
 

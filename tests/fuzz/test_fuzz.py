@@ -5,17 +5,23 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
+import fuzz_coverage
 import fuzz_files
 import pytest
 import run
+from fuzz_mutations import BYTES
 from fuzz_readers import Reader, readers
 from run import attempt, corpus, fuzz, guided
+
+from armillary.base.errors import InputError
 
 CASES = 150
 FEW = 8
 """Cases of a reader of small files in the fast run."""
+CASES_OF_MAZE = 10_000
 READERS = [reader for reader in readers() if reader.name != "et-twins"]  # the compiled one starts slowly
 
 
@@ -45,6 +51,54 @@ def test_seeds_and_the_corpus(reader: Reader, tmp_path: Path) -> None:
         assert attempt(reader, data, tmp_path, 6) in ("read", "refused")
     if reader.name in FILES:
         assert attempt(reader, reader.seeds()[0], tmp_path, 6) == "read"
+
+
+class Broken(Exception):
+    """What no reader may raise."""
+
+
+def maze(path: Path, deepest: list[int]) -> None:
+    """Go on where a byte is right, seven times; each has a line of its own."""
+    data, depth = path.read_bytes().ljust(7), 0
+    if data[0] & 7 == 5:
+        depth = 1
+        if data[1] & 7 == 2:
+            depth = 2
+            if data[2] & 7 == 6:
+                depth = 3
+                if data[3] & 7 == 1:
+                    depth = 4
+                    if data[4] & 7 == 4:
+                        depth = 5
+                        if data[5] & 7 == 3:
+                            depth = 6
+                            if data[6] & 7 == 7:
+                                depth = 7
+    deepest.append(depth)
+    raise InputError("no way out")
+
+
+@pytest.mark.parametrize("monitored", [True, False])
+def test_guidance_reaches_what_chance_does_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, monitored: bool
+) -> None:
+    """By chance each byte takes eight times as many cases as the one before."""
+    if monitored and not hasattr(sys, "monitoring"):
+        pytest.skip("Python 3.12 has sys.monitoring")
+    if not monitored:
+        monkeypatch.delattr(sys, "monitoring", raising=False)
+        # Otherwise one of 40 calls of a function that showed nothing new is looked at, and guides hardly.
+        monkeypatch.setattr(fuzz_coverage, "_RARELY", 1)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run, "WATCHED", 1)
+    monkeypatch.setattr(run, "CORPUS", tmp_path)
+    monkeypatch.setattr(fuzz_coverage, "_ROOT", str(Path(__file__).parent))
+    by_chance, led = list[int](), list[int]()
+    for search, deepest in ((fuzz, by_chance), (guided, led)):
+        reader = Reader("maze", "w", lambda: [bytes(7)], BYTES, partial(maze, deepest=deepest))
+        for first in (0, 100_000):
+            assert search(reader, first, cases=CASES_OF_MAZE)["failures"] == []
+    assert max(led) > max(by_chance) and max(led) >= 4, (max(led), max(by_chance))
 
 
 def test_guided_cases_go_towards_new_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -77,10 +131,6 @@ def test_nothing_but_clear_errors_for_ten_minutes() -> None:
     ]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-class Broken(Exception):
-    """What no reader may raise."""
 
 
 def test_the_harness_finds_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+from rare_files import BESIDE, COMMANDS, TRIOSIM, rare
 
 MIB = 1 << 20
 MACHINE = "platform: {preset: hgx-h100}\n"
@@ -103,12 +104,27 @@ def listening(path: Path) -> None:
         socket.socket(socket.AF_UNIX).bind(path.name)
 
 
+def both(*writes: Callable[[Path], object]) -> Callable[[Path], object]:
+    """Return what does one after the other."""
+
+    def write(path: Path) -> None:
+        for each in writes:
+            each(path)
+
+    return write
+
+
+def described(path: Path) -> None:
+    """Write the description of a captured folder of one rank."""
+    found = {"script": "s.py", "digest": "", "arguments": [], "ranks": 1, "device": "h100-sxm"}
+    path.with_name("capture.json").write_text(json.dumps(found | {"step": 3, "done": [0]}))
+
+
 def of_rank(content: Callable[[], bytes]) -> Callable[[Path], object]:
     """Return what writes a rank of a captured folder, and the sound description beside it."""
 
     def write(path: Path) -> None:
-        described = {"script": "s.py", "digest": "", "arguments": [], "ranks": 1, "device": "h100-sxm"}
-        path.with_name("capture.json").write_text(json.dumps(described | {"step": 3, "done": [0]}))
+        described(path)
         path.write_bytes(content())
 
     return write
@@ -119,6 +135,15 @@ ENTITIES = (
     + "".join(f'<!ENTITY {b} "{f"&{a};" * 10}">' for a, b in zip("abcdefgh", "bcdefghi", strict=True))
     + ']><algo name="&i;"/>'
 )
+
+DEVICES = """HloModule m, num_partitions=1000000
+
+ENTRY main {
+  p = f32[8]{0} parameter(0)
+  ROOT r = f32[8]{0} all-gather(p), replica_groups={}, dimensions={0}
+}
+"""
+"""A program of 1,000,000 devices that do the same."""
 
 MANY = "[" + "{}," * 12_000_000 + "{}]"
 
@@ -144,7 +169,7 @@ READS: dict[str, tuple[str, ...]] = {
     "groups.json": (
         "run",
         "--workload",
-        "+w",
+        "+grouped",
         "--system",
         "+system.json",
         "--network",
@@ -204,7 +229,20 @@ READS: dict[str, tuple[str, ...]] = {
     "requests.jsonl": ("serve", "llama-3.1-8b", "--machine", "1xh100", "--load", "@"),
     "requests.csv": ("serve", "llama-3.1-8b", "--machine", "1xh100", "--load", "@"),
 }
+READS |= COMMANDS
 """File of each reader -> the command that reads it: @ is the file, ^ its folder, +NAME a sound one elsewhere."""
+
+
+KINDS_OF_PATH: dict[str, tuple[Callable[[Path], object], str]] = {
+    "device": (lambda path: path.symlink_to("/dev/zero"), "is a device"),
+    "fifo": (os.mkfifo, "is a pipe"),
+    "folder": (Path.mkdir, ""),
+    "socket": (listening, "is a socket"),
+    "nothing": (text(b""), ""),
+    "noise": (text(b"\x00\xff\xfe\x80" * 100), ""),
+    "system": (lambda path: path.symlink_to("/proc/self/maps"), "is a view of the running system"),
+}
+"""How a path is written -> what is said of it."""
 
 
 def cases() -> Iterator[Case]:
@@ -213,19 +251,21 @@ def cases() -> Iterator[Case]:
     yield from packed()
     yield from documents()
     yield from counts()
+    for name, content, said in rare():
+        file = name.rpartition(" ")[2]
+        yield Case(name, both(BESIDE.get(file, lambda path: None), text(content)), READS[file], said)
 
 
 def kinds_of_path() -> Iterator[Case]:
     """Yield what is no file, for each reader."""
     for name, command in READS.items():
-        yield Case(f"device {name}", lambda path: path.symlink_to("/dev/zero"), command, "")
-        yield Case(f"fifo {name}", os.mkfifo, command, "")
-        yield Case(f"folder {name}", Path.mkdir, command, "")
-        yield Case(f"socket {name}", listening, command, "")
-        yield Case(f"nothing {name}", text(b""), command, "")
-        yield Case(f"noise {name}", text(b"\x00\xff\xfe\x80" * 100), command, "")
-        if name not in ("step.npz", "model.npz", "store.db"):
-            yield Case(f"system {name}", lambda path: path.symlink_to("/proc/self/maps"), command, "")
+        # Of a captured folder, each rank has a sound description beside it.
+        beside = BESIDE.get(name, described if name == "rank_0.json.gz" else lambda path: None)
+        for kind, (write, said) in KINDS_OF_PATH.items():
+            # A configuration of loggers may be empty, and what is no text is not looked at for its length.
+            if (kind, name) != ("nothing", "loggers.toml"):
+                said = name if kind in ("folder", "nothing", "noise") else said
+                yield Case(f"{kind} {name}", both(beside, write), command, said)
 
 
 def packed() -> Iterator[Case]:
@@ -295,10 +335,13 @@ def documents() -> Iterator[Case]:
     yield Case("brackets step.mlir", brackets, READS["step.mlir"], "brackets are nested deeper than 100")
     many_results = text("module {\nfunc.func @main() -> i1 {\n%0:999999 = a.b\nreturn %0#1\n}\n}\n")
     yield Case("results step.mlir", many_results, READS["step.mlir"], "results and 0 types")
+    files = "each of which becomes a file"
+    yield Case("files x.goal", text("num_ranks 200000\n"), READS["x.goal"], files)
+    yield Case("devices step.hlo", text(DEVICES), READS["step.hlo"], files)
     yield Case("ranks x.goal", text("num_ranks 99999999999\n"), READS["x.goal"], "num_ranks")
     binary = (4223).to_bytes(8, "little")
     yield Case("cut x.goal", text(binary), READS["x.goal"], "has a table of 0 ranks")
-    many = binary + (2**20).to_bytes(4, "little") + b"\0\0" + b"\xff" * 2**24
+    many = binary + (40_000).to_bytes(4, "little") + b"\0\0" + b"\xff" * 640_000
     yield Case("parts x.goal", text(many), READS["x.goal"], "rank 0: its part is bytes")
     yield Case("number x.goal", text("num_ranks " + "9" * 5000), READS["x.goal"], "num_ranks")
     yield Case(
@@ -307,7 +350,8 @@ def documents() -> Iterator[Case]:
         READS["x.goal"],
         "expected at most",
     )
-    yield Case("field trace.csv", text("OperatorName\n" + "9" * 300_000 + "\n"), READS["trace.csv"], "")
+    row = text(TRIOSIM + "9" * 300_000 + ",a,[1],[1],1,1,1,1,0,forward,0\n")
+    yield Case("field trace.csv", row, READS["trace.csv"], "field larger than field limit")
     yield Case("deep loggers.toml", text("a = " + "[" * 100_000), READS["loggers.toml"], "is no TOML")
     yield Case(
         "long loggers.toml", text(lambda: b"#" * (257 * MIB)), READS["loggers.toml"], "expected at most"
@@ -321,18 +365,23 @@ def documents() -> Iterator[Case]:
         READS["version1.txt"],
         "local-mem-bw",
     )
-    yield Case("words config.txt", text("KMAX_MAP " + "9 " * 100_000), READS["config.txt"], "TOPOLOGY_FILE")
+    words = "TOPOLOGY_FILE ../sound/star.txt\nKMAX_MAP " + "9 " * 100_000
+    yield Case("words config.txt", text(words), READS["config.txt"], "KMAX_MAP")
     yield Case("deep requests.jsonl", text('{"a": ' + "[" * 50_000 + "]" * 50_000 + "}"), log, "deep")
     yield Case("values requests.jsonl", text(lambda: f'{{"a": {MANY}}}'), log, "values")
     yield Case("lines requests.jsonl", text(lambda: "{}\n" * 2_100_000), log, "expected at most 2 M")
     yield Case("after requests.jsonl", text(NOBODY), log, "after: got 7, expected the id of an earlier line")
     yield Case("length requests.jsonl", text(LONG_REQUEST), log, "expected tokens from 1 to 10,000,000")
-    yield Case("field requests.csv", text("Timestamp\n" + "9" * 300_000 + "\n"), READS["requests.csv"], "")
+    long = text("Timestamp\n" + "9" * 300_000 + "\n")
+    yield Case("field requests.csv", long, READS["requests.csv"], "field larger than field limit")
     yield Case("entities algo.xml", text(ENTITIES), READS["algo.xml"], "declares the entity")
     field = "m,n,k,time\n" + "9" * 300_000 + ",1,1,1\n"
-    yield Case("field gemm.csv", text(field), READS["gemm.csv"], "")
-    yield Case("field measured.csv", text("#\n" + "a" * 300_000 + "\n"), READS["measured.csv"], "")
-    yield Case("return measured.csv", text("a\rb,c\n1\r2,3\n"), READS["measured.csv"], "")
+    limit = "field larger than field limit"
+    yield Case("field gemm.csv", text(field), READS["gemm.csv"], limit)
+    yield Case("field measured.csv", text("#\n" + "a" * 300_000 + "\n"), READS["measured.csv"], limit)
+    columns = "device,gemm_dtype,m,n,k,latency\n"
+    returns = text(columns + "h100,bf16,1,1,1,1\r2,3\n")
+    yield Case("return measured.csv", returns, READS["measured.csv"], "measured.csv:")
 
 
 def counts() -> Iterator[Case]:
@@ -394,7 +443,8 @@ def sound(folder: Path) -> None:
     (folder / "star.txt").write_text("9 1 8\n8\n" + "".join(f"{i} 8 400Gbps 0.0005ms 0\n" for i in range(8)))
     from armillary.trace import GraphBuilder, write_graph
 
-    builder = GraphBuilder()
-    builder.all_reduce("sum", "1 MiB", group=1)
-    for rank in range(8):
-        write_graph(folder / f"w.{rank}.et", builder.graph())
+    for name, group in (("w", None), ("grouped", 1)):
+        builder = GraphBuilder()
+        builder.all_reduce("sum", "1 MiB", group=group)
+        for rank in range(8):
+            write_graph(folder / f"{name}.{rank}.et", builder.graph())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -127,8 +129,9 @@ def test_times_and_counts_are_taken_as_people_write_them() -> None:
         {"flops": 1.5}, {"flops": -1}, {"flops": True}, {"flops": float("nan")}, {"flops": "many"}, {"bytes": 0.5},
         {"bytes": "5 parsecs"}, {"bytes": 2**70}, {"duration_micros": "soon"}, {"duration_micros": -1},
         {"duration_micros": float("inf")}, {"duration_micros": None}, {"after": "a"}, {"after": [1.5]},
-        {"after": [True]},
-        {"ctrl_after": None},
+        {"after": [True]}, {"ctrl_after": None}, {"after": 0}, {"after": [99]}, {"after": [-1]}, {"after": [[0]]},
+        {"ctrl_after": 1}, {"flops": 2**63}, {"bytes": 2**63}, {"bytes": "-1 MiB"}, {"bytes": "1 MB/s"},
+        {"duration_micros": 2**62}, {"duration_micros": "5"}, {"cpu": "no"}, {"cpu": 1},
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_refused_at_the_call(wrong: dict[str, object]) -> None:
@@ -136,3 +139,93 @@ def test_what_is_wrong_is_refused_at_the_call(wrong: dict[str, object]) -> None:
     with pytest.raises(InputError, match="node 'x'"):
         b.compute("x", **wrong)  # type: ignore[arg-type]
     assert b.nodes == []
+
+
+WRONG_CALLS: dict[str, Callable[[GraphBuilder], object]] = {
+    "name of a node: got 5": lambda b: b.compute(5),  # type: ignore[arg-type]
+    "UTF-8": lambda b: b.compute("\ud800"),
+    "operation: got 'allreduc', .*did you mean 'all-reduce'": lambda b: b.collective("a", "allreduc", 8),
+    "operation: got 77": lambda b: b.collective("a", 77, 8),
+    "size: got -1": lambda b: b.all_reduce("a", -1),
+    "size: got 9223372036854775808": lambda b: b.all_gather("a", 2**63),
+    "size: got '1 parsec'": lambda b: b.reduce_scatter("a", "1 parsec"),
+    "group: got -1": lambda b: b.all_reduce("a", 8, group=-1),
+    "group: got True": lambda b: b.all_reduce("a", 8, group=True),
+    r"group: got \[0, 1\]": lambda b: b.all_reduce("a", 8, group=[0, 1]),  # type: ignore[arg-type]
+    r"dims: got \[1, 0\]": lambda b: b.all_reduce("a", 8, dims=[1, 0]),  # type: ignore[list-item]
+    r"dims: got \[\]": lambda b: b.all_to_all("a", 8, dims=[]),
+    r"dims: got \[False\]": lambda b: b.all_to_all("a", 8, dims=[False]),
+    "dims: got True": lambda b: b.barrier(dims=True),  # type: ignore[arg-type]
+    "name of a node: got 8": lambda b: b.barrier(8),  # type: ignore[arg-type]
+    "peer: got -1": lambda b: b.send(-1, 8),
+    "peer: got '1'": lambda b: b.recv("1", 8),  # type: ignore[arg-type]
+    "peer: got 2147483648": lambda b: b.send(2**31, 8),
+    "peer: got 3, the rank of this builder": lambda b: b.send(3, 8),
+    "peer: got 1.5": lambda b: b.recv(1.5, 8, axis="pp"),  # type: ignore[arg-type]
+    "axis: got 0": lambda b: b.recv(1, 8, axis=0),  # type: ignore[arg-type]
+    "size: got 0, expected a whole number of bytes from 1 on": lambda b: b.send(1, 0),
+    "tag: got -1": lambda b: b.send(1, 8, -1),
+    "tag: got 'x'": lambda b: b.recv(1, 8, "x"),  # type: ignore[arg-type]
+    "local: got 'yes'": lambda b: b.memory_load("a", 8, local="yes"),  # type: ignore[arg-type]
+    "in_switch: got 1": lambda b: b.memory_store("a", 8, in_switch=1),  # type: ignore[arg-type]
+    "operation: got 5": lambda b: b.storage("a", 8, 5),  # type: ignore[arg-type]
+    "path: got 5": lambda b: b.checkpoint("a", 8, path=5),  # type: ignore[arg-type]
+    "values: got 5": lambda b: b.metadata("a", 5),  # type: ignore[arg-type]
+    "attribute 'a' .int32. is 1099511627776": lambda b: b.metadata("m", attrs=[("a", "int32", 2**40)]),
+    "attribute 'a' has kind 'int33'": lambda b: b.add("m", 4, [("a", "int33", 2)]),
+    "attrs: got .*expected .name, kind, value": lambda b: b.add("m", 4, [("a", True)]),  # type: ignore[list-item]
+    "kind: got 'COMP_NOD', .*did you mean 'COMP_NODE'": lambda b: b.add("m", "COMP_NOD"),  # type: ignore[arg-type]
+    "node: got 7, expected ids that earlier calls returned: this is the first node": lambda b: b.wait_for(7),
+    "GraphBuilder: rank: got -1": lambda b: GraphBuilder(rank=-1),
+    "GraphBuilder: rank: got '0'": lambda b: GraphBuilder(rank="0"),  # type: ignore[arg-type]
+    "GraphBuilder: first_id: got -1": lambda b: GraphBuilder(first_id=-1),
+    "GraphBuilder: version: got 4": lambda b: GraphBuilder(version=4),  # type: ignore[arg-type]
+    "source: got 5": lambda b: b.graph(5),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("said", WRONG_CALLS)
+def test_every_method_refuses_what_is_wrong_and_adds_nothing(said: str) -> None:
+    b = GraphBuilder(rank=3)
+    with pytest.raises(InputError, match=said):
+        WRONG_CALLS[said](b)
+    assert b.nodes == []
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda b: b.compute("a", duration="5 us"), "no option 'duration', .*did you mean 'duration_micros'"),
+        (lambda b: b.compute("a", deps=[]), "no option 'deps', .*did you mean 'after'"),
+        (lambda b: b.all_reduce("a", 8, ranks=[0, 1]), "no option 'ranks', .*did you mean 'group'"),
+        (
+            lambda b: b.send(1, 8, label="x"),
+            "no option 'label', expected one of after, ctrl_after, tag, name, axis",
+        ),
+    ],
+)
+def test_an_unknown_option_names_the_nearest(call: Callable[[GraphBuilder], object], said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        call(GraphBuilder())
+
+
+def test_a_dependency_on_a_later_node_is_added_when_it_is_there() -> None:
+    b = GraphBuilder(first_id=10)
+    first = b.compute("a")
+    second = b.compute("b", after={first})
+    third = b.compute("c", after=np.array([first, second]))
+    b.wait_for(first, ctrl_after=third)
+    assert [node.data_deps for node in b.nodes] == [(), (10,), (10, 11)]
+    assert b.nodes[0].ctrl_deps == (12,)
+    with pytest.raises(
+        InputError, match="after: got 13, expected ids that earlier calls returned, from 10 to 12"
+    ):
+        b.wait_for(first, after=13)
+
+
+def test_a_collective_has_the_name_that_people_give_it() -> None:
+    b = GraphBuilder()
+    for operation in ("all-reduce", "ALL_REDUCE", CollectiveType.ALL_REDUCE, 0):
+        b.collective("a", operation, 8)
+    b.collective("b", "broadcast", 8)
+    assert b.graph().ints("comm_type").tolist() == [0, 0, 0, 0, 5]

@@ -111,8 +111,10 @@ def test_a_long_chain_in_the_wrong_order_is_checked_compiled() -> None:
 
 def test_info_counts_and_sums() -> None:
     b = GraphBuilder()
-    a = b.compute("a", duration_micros=2**63)
-    b.compute("a", duration_micros=2**63)
+    a = b.compute("a")
+    b.compute("a")
+    for node in b.nodes:
+        node.duration_micros = 2**63
     b.all_reduce("g", 100, after=[a])
     b.all_reduce("g", 2**62)
     b.send(1, 7)

@@ -53,12 +53,10 @@ def pipeline(grid: RankGrid = GRID, stray: int = 0) -> Trace:
         b = GraphBuilder()
         last = [b.compute("forward", duration_micros=3)]
         if stage:
-            last = [b.recv(-1, 100 + stray * (stage == 2), after=last)]
-            along(b, "pp")
+            last = [b.recv(-1, 100 + stray * (stage == 2), axis="pp", after=last)]
         last = [b.all_reduce("activations", 1000, group="tp", after=last)]
         if stage + 1 < stages:
-            b.send(1, 100, after=last)
-            along(b, "pp")
+            b.send(1, 100, axis="pp", after=last)
         last = [b.all_reduce("gradients", 5000, group="dp", after=last)]
         if stage in (0, stages - 1):
             last = [b.all_reduce("embedding", 7, group="pp.ends", after=last)]
@@ -117,9 +115,11 @@ def any_graphs(draw: Any) -> tuple[Graph, RankGrid]:
             b.metadata("m", "['x']")
         else:
             message = b.recv if kind == "recv" else b.send
-            message(draw(st.integers(-4, 4)) if kind != "absolute" else 3, 9, draw(st.integers(0, 3)))
-            if kind != "absolute":
-                along(b, draw(st.sampled_from(["a", "b", "ab", "one"])))
+            if kind == "absolute":
+                message(3, 9, draw(st.integers(0, 3)))
+            else:
+                axis = draw(st.sampled_from(["a", "b", "ab", "one"]))
+                message(draw(st.integers(-4, 4)), 9, draw(st.integers(0, 3)), axis=axis)
         if doc and b.nodes[-1].attrs:
             at = draw(st.integers(0, len(b.nodes[-1].attrs) - 1))
             b.nodes[-1].attrs[at] = (*b.nodes[-1].attrs[at][:3], doc)

@@ -12,6 +12,10 @@ MOST_PAIRS = 4_000_000
 """Pairs of jobs that are on an NPU at once, each of which is named in the result: 0.5 GB."""
 MOST_RECORDED = 2_000_000
 """Nodes that a converter makes one by one: 10 s of them, and 3 GB."""
+MOST_ROWS = 2_000_000
+"""Rows of a table in CSV: 10 s, at 4 to 6 us each."""
+MOST_RANK_FILES = 50_000
+"""Ranks of one file that is converted, each of which becomes a file: 20 to 30 s."""
 MOST_EVENTS = 10_000_000_000
 """Events of a network that moves messages or packets, by their estimate: 40 minutes."""
 MOST_CHUNKS = 1_000_000
@@ -24,6 +28,15 @@ MOST_TRIALS = 100_000
 """Points that a search looks at one after the other."""
 MOST_DRAWS = 100_000
 """Traces or training runs that are drawn."""
+
+
+def check_rank_files(ranks: int, what: str) -> None:
+    """Refuse to make more files, one for each rank, than one file may ask for.
+
+    Raises:
+        InputError: there would be more than `MOST_RANK_FILES`.
+    """
+    check_count(ranks, MOST_RANK_FILES, f"{what}: ranks, each of which becomes a file", "fewer ranks")
 
 
 def check_count(count: float, most: float, what: str, change: str) -> None:

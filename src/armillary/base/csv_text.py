@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from armillary.base.allowed import limit
+from armillary.base.counts import MOST_ROWS, check_count
 from armillary.base.errors import InputError, nearest
 
 
@@ -14,7 +16,7 @@ class CsvRows(Iterator[list[str]]):
     """The rows of CSV text, one after the other; `line` is the number of the last line that was read.
 
     Raises:
-        InputError: a cell is longer than any is, or the text is no CSV.
+        InputError: a cell is longer than any is, there are too many rows, or the text is no CSV.
     """
 
     def __init__(
@@ -23,6 +25,7 @@ class CsvRows(Iterator[list[str]]):
         """Take the name for errors, the lines, the number of the first one, and the options of ``csv.reader``."""
         self._path, self._before = path, first - 1
         self._reader = csv.reader(lines, **options)
+        self._most = limit(MOST_ROWS)
 
     @property
     def line(self) -> int:
@@ -31,6 +34,8 @@ class CsvRows(Iterator[list[str]]):
 
     def __next__(self) -> list[str]:
         """Return the cells of the next row."""
+        if self._reader.line_num > self._most:
+            check_count(self._reader.line_num, MOST_ROWS, f"{os.fspath(self._path)}: rows", "a shorter table")
         try:
             return next(self._reader)
         except csv.Error as error:

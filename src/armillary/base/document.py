@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.base.hints import KeyPath, key_text, misspelt, show
 from armillary.base.json_text import parse_json
-from armillary.base.reading import MOST_TEXT, MOST_YAML, read_plain
+from armillary.base.reading import MOST_TEXT, MOST_YAML, decoded, read_plain
 from armillary.base.units import whole
 from armillary.base.yaml_text import load_yaml, yaml_nodes
 
@@ -181,7 +181,7 @@ def read_text(path: Path, kind: str, most: float = MOST_TEXT) -> str:
     """
     try:
         # Windows editors put a byte order mark first, and end lines in two characters.
-        return read_plain(path, most).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+        return decoded(read_plain(path, most), path).replace("\r\n", "\n").replace("\r", "\n")
     except FileNotFoundError:
         folder = path.parent
         # A misspelt file name is the usual mistake.

@@ -33,6 +33,10 @@ PIPE_SECONDS = 25.0
 """Seconds for which a pipe that somebody writes to may give nothing."""
 _BLOCK = 1 << 16
 _WHEN_EMPTY = "expected a file, or a pipe that somebody writes to"
+MOST_LINES = 10_000_000
+"""Lines of a text: 0.6 GB once it is cut at them, however short they are. Logs that we know have up to 0.5 million."""
+_BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+"""What ends a line, for `str.splitlines`."""
 MOST_VALUES = 10_000_000
 """Values of a JSON document; as Python objects they take about 1.5 GB."""
 MOST_DEPTH = 200
@@ -182,6 +186,23 @@ def too_large(path: StrPath, size: float, most: float) -> NoReturn:
         f"{os.fspath(path)}: has {format_bytes(size)}, expected at most {format_bytes(most)} "
         f"({how_to_raise(size / most)})"
     )
+
+
+def decoded(data: bytes | bytearray | memoryview, path: StrPath) -> str:
+    """Return the text that a file holds, without the mark of its order of bytes.
+
+    Raises:
+        InputError: it has more than `MOST_LINES` lines.
+        UnicodeDecodeError: it is no UTF-8.
+    """
+    text = bytes(data).decode("utf-8-sig")
+    most = limit(MOST_LINES)
+    if len(text) > most and (lines := sum(map(text.count, _BREAKS))) > most:
+        raise InputError(
+            f"{os.fspath(path)}: has {format_count(lines)} lines, expected at most {format_count(int(most))} "
+            f"({how_to_raise(lines / most)})"
+        )
+    return text
 
 
 def check_size(path: StrPath, most: float) -> None:

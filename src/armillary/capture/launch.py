@@ -110,12 +110,16 @@ def read_captured(folder: str | Path) -> list[Log]:
         InputError: it is none, or the run was interrupted.
     """
     path = Path(folder) / RUN
-    if not path.is_file():
+    if not path.exists():
         raise InputError(
             f"{folder}: has no {RUN}, expected a folder that `armillary capture --out` has filled"
         )
     try:
         said = parse_json(read_plain(path), path)
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be read ({error.strerror}), expected what `armillary capture` writes"
+        ) from None
     except ValueError as error:
         raise InputError(f"{path}: is not JSON ({error}), expected what `armillary capture` writes") from None
     done = said.get("done") if isinstance(said, dict) else None

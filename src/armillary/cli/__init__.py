@@ -8,6 +8,7 @@ enough memory, 129, 130 and 143 ended by SIGHUP, SIGINT (Ctrl-C) and SIGTERM, 14
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
@@ -98,21 +99,26 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
 """What others, and earlier versions, call a command -> where it is."""
 
 
+ONLY_WORD = 20.0
+"""Seconds of processor time after which a command without a terminal says, once, how far it is."""
+
+
 @contextmanager
 def _saying_how_far() -> Iterator[None]:
-    """On a terminal, print how far long work is: a line after 10 s, and another whenever it has taken twice as long."""
-    if not sys.stderr.isatty():
-        yield
-        return
+    """Print how far long work is: on a terminal after 10 s, and whenever it has taken twice as long; elsewhere once.
+
+    What a script reads should not depend on how busy the machine is, but long work should not look as if it hung.
+    """
     from armillary.base.allowed import listening
 
-    begun, wait = time.monotonic(), 10.0
+    begun, wait, terminal = time.monotonic(), 10.0, sys.stderr.isatty()
 
     def tell(text: str) -> None:
         nonlocal wait
-        if time.monotonic() - begun >= wait:
+        spent = time.monotonic() - begun if terminal else time.process_time()
+        if spent >= (wait if terminal else ONLY_WORD) and wait < math.inf:
             click.echo(f"armillary: {one_line(text)}", err=True)
-            wait *= 2
+            wait = 2 * wait if terminal else math.inf
 
     with listening(tell):
         yield

@@ -90,16 +90,17 @@ def to_graphs(algo: Algo, size: int, memory_bandwidth: float = 50.0, element_byt
     if memory_bandwidth <= 0:
         raise InputError(f"{algo.file}: memory bandwidth {memory_bandwidth}, expected more than 0")
     builders = [GraphBuilder(rank=rank) for rank in range(algo.n)]
+    made: list[tuple[GraphBuilder, int, list[int]]] = []
     after = _node_dependencies(algo)
     for index, action in enumerate(algo.actions):
         builder, amount = builders[action.gpu], chunk * action.count
         place = f"tb{action.block}_step{action.step}"
         if action.kind == "send":
             name = f"COMM_SEND_NODE_{place}"
-            builder.send(action.peer, amount, action.channel, name=name, after=after[index])
+            builder.send(action.peer, amount, action.channel, name=name)
         elif action.kind == "recv":
             name = f"COMM_RECV_NODE_{place}"
-            builder.recv(action.peer, amount, action.channel, name=name, after=after[index])
+            builder.recv(action.peer, amount, action.channel, name=name)
         elif action.kind != "wait":
             # Each of the three passes through memory is truncated alone.
             ns = 3 * int(amount / memory_bandwidth)
@@ -108,9 +109,13 @@ def to_graphs(algo: Algo, size: int, memory_bandwidth: float = 50.0, element_byt
                 duration_micros=ns // 1000,
                 flops=amount // element_bytes if action.kind == "reduce" else 0,
                 bytes=3 * amount,
-                after=after[index],
             )
             builder.nodes[-1].attrs.append(("duration_ns", "int64", ns))
+        if action.kind != "wait":
+            made.append((builder, builder.nodes[-1].id, after[index]))
+    # Steps wait for steps of other thread blocks, which may come later in the file.
+    for builder, node, before in made:
+        builder.wait_for(node, after=before)
     return [builder.graph(f"{algo.file}: gpu {rank}") for rank, builder in enumerate(builders)]
 
 

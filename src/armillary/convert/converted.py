@@ -10,6 +10,9 @@ import numpy as np
 
 from armillary.trace import CollectiveType, Graph, NodeType, Trace
 
+_SEND, _RECV = -2, -3
+_NAMED = {"SEND": _SEND, "RECV": _RECV} | {kind.name: int(kind) for kind in CollectiveType}
+
 
 @dataclass(frozen=True)
 class Converted:
@@ -54,11 +57,9 @@ def communication(graph: Graph) -> dict[str, dict[str, int]]:
     """Return count and bytes of the communication nodes of `graph`, by ``ALL_REDUCE``, …, ``SEND``, ``RECV``."""
     # ALL_REDUCE is 0: a node without comm_type must not read as one.
     size, operation = graph.ints("comm_size"), graph.ints("comm_type", -1)
-    which = {"SEND": graph.types == NodeType.COMM_SEND_NODE, "RECV": graph.types == NodeType.COMM_RECV_NODE}
-    collective = graph.types == NodeType.COMM_COLL_NODE
-    which |= {kind.name: collective & (operation == kind) for kind in CollectiveType}
-    return {
-        name: {"count": int(mine.sum()), "bytes": int(size[mine].sum())}
-        for name, mine in which.items()
-        if mine.any()
-    }
+    code = np.where(graph.types == NodeType.COMM_COLL_NODE, operation, -1)
+    code[graph.types == NodeType.COMM_SEND_NODE] = _SEND
+    code[graph.types == NodeType.COMM_RECV_NODE] = _RECV
+    there = np.unique(code).tolist()
+    masks = {name: code == number for name, number in _NAMED.items() if number in there}
+    return {name: {"count": int(mine.sum()), "bytes": int(size[mine].sum())} for name, mine in masks.items()}

@@ -10,6 +10,7 @@ import numpy as np
 from armillary.base.csv_text import CsvRows
 from armillary.base.document import read_text
 from armillary.base.errors import InputError
+from armillary.base.hints import show
 from armillary.collective.exchange import MOST_TOKENS, SCHEDULES, Routing, Step, least_time
 from armillary.engine import simulate
 from armillary.platform.model import Platform, ports
@@ -107,8 +108,8 @@ def read_routing(path: str | Path, ranks: int, experts: int) -> Routing:
             or len(values) < 3
         ):
             raise InputError(
-                f"{path}:{rows.line}: got rank '{row['rank']}', experts '{row['experts']}', expected whole numbers, "
-                "e.g. 0 and 3 17 44"
+                f"{path}:{rows.line}: got rank {show(row['rank'])}, experts {show(row['experts'])} and count "
+                f"{show(values[1])}, expected whole numbers below a billion, e.g. 0, 3 17 44 and 1"
             )
         rank, times, *own = map(int, values)
         if rank >= ranks or max(own) >= experts or len(own) > MOST_CHOICES:

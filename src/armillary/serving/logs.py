@@ -31,7 +31,7 @@ from armillary.base.errors import InputError, nearest
 from armillary.base.hints import show
 from armillary.base.json_text import parse_json
 from armillary.base.packing import read_unpacked
-from armillary.base.reading import MOST_TEXT
+from armillary.base.reading import MOST_TEXT, decoded
 from armillary.base.units import format_count
 from armillary.serving.requests import MOST_LENGTH, MOST_NS, MOST_REQUESTS, Requests
 from armillary.serving.sessions import KEYS, Links
@@ -84,7 +84,7 @@ def read_log(path: Path) -> Requests:
         InputError: it cannot be read, is of no known format, has no request, or a value is wrong; names the line.
     """
     try:
-        text = bytes(read_unpacked(path, MOST_TEXT)).decode("utf-8-sig")
+        text = decoded(read_unpacked(path, MOST_TEXT), path)
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: cannot be read as text ({error}), expected a log of requests") from None
     except OSError as error:

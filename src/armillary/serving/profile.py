@@ -21,7 +21,7 @@ from armillary.base.counts import check_count
 from armillary.base.csv_text import CsvRows
 from armillary.base.errors import InputError, nearest
 from armillary.base.packing import read_unpacked
-from armillary.base.reading import MOST_TEXT
+from armillary.base.reading import MOST_TEXT, decoded
 from armillary.serving.step_table import Ints, StepTable
 
 Floats = NDArray[np.float64]
@@ -80,7 +80,7 @@ def _rows(
 ) -> Iterator[tuple[list[str], list[float]]]:
     """Yield the names and the numbers of each row, which are at least 0."""
     try:
-        text = bytes(read_unpacked(path, MOST_TEXT)).decode("utf-8-sig")
+        text = decoded(read_unpacked(path, MOST_TEXT), path)
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: cannot be read as text ({error}), expected a profile of layers") from None
     except OSError as error:

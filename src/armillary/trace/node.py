@@ -164,7 +164,7 @@ class Packer:
             return
         first, docs = len(self.attrs), len(self.docs)
         for attribute in node.attrs:
-            self._attribute(*attribute)
+            self.attribute(*attribute)
         if isinstance(node.attrs, Common) and docs == len(self.docs):
             self._packed[id(node.attrs)] = node.attrs, self.attrs[first:]
 
@@ -191,7 +191,8 @@ class Packer:
         self.string_ptr.append(len(self.pool))
         return len(self.string_ptr) - 2
 
-    def _attribute(self, name: str, kind_name: str, value: Any, doc: str = "") -> None:
+    def attribute(self, name: str, kind_name: str, value: Any, doc: str = "") -> None:
+        """Append an attribute of the node that was added last."""
         kind = KINDS.get(kind_name) if isinstance(kind_name, str) else None
         if kind is None:
             self._fail(

@@ -18,7 +18,7 @@ from armillary.platform.model import Collectives, Npu, Platform
 from armillary.platform.network import Dimension, Port
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 from armillary.trace.expand import expand
-from armillary.trace.grid import AXIS, RankGrid
+from armillary.trace.grid import RankGrid
 from tests.engine.physical.reference.evaluate import simulate_slowly
 
 from .programs import stages as staged
@@ -168,14 +168,14 @@ def cases(draw: Any) -> Case:
                     bytes_ = [splits[(stage + i) % len(splits)] for i in range(members)]
                     b.nodes[-1].attrs.append(("comm_splits", "int64_list", bytes_))
             elif kind == "shift" and axis and steps % grid.size(axis):
-                b.recv(-steps, size, tag, after=after)
-                b.send(steps, size, tag, after=after)
+                b.recv(-steps, size, tag, axis=str(axis), after=after)
+                b.send(steps, size, tag, axis=str(axis), after=after)
             elif kind == "line" and stages > 1:
-                received = [b.recv(-1, size, after=after)] if stage else []
+                received = [b.recv(-1, size, axis="pp", after=after)] if stage else []
                 if stage + 1 < stages:
-                    b.send(1, size, after=[*after, *received])
+                    b.send(1, size, axis="pp", after=[*after, *received])
             elif kind == "lost" and stages > 1 and number % 2 and stage == lost_from:
-                b.send(1, size, 77, after=after)
+                b.send(1, size, 77, axis="pp", after=after)
             elif kind == "any" and alone and stages > 1:
                 first = int(np.argmax(grid.coordinate("pp") == 0))
                 if stage:
@@ -185,8 +185,6 @@ def cases(draw: Any) -> Case:
                         b.recv(rank, size, 5, after=after)
             nodes = b.nodes[before:]
             for node in nodes:
-                if kind in ("shift", "line", "lost"):
-                    node.attrs.append((AXIS, "string", "pp" if kind != "shift" else str(axis)))
                 if stream and kind in ("collective", "compute"):
                     node.attrs.append(("stream", "int32", stream))
                 if priority:
@@ -222,10 +220,8 @@ def test_two_routes_to_one_peer_are_one_channel() -> None:
     """From rank 0, one step along either axis leads to rank 1; from rank 1 it does not."""
     b = GraphBuilder()
     for axis, sends in (("a", True), ("ab", True), ("ab", False), ("a", False)):
-        (b.send if sends else b.recv)(
-            1 if sends else -1, 1000, 0, after=[len(b.nodes) - 1] if b.nodes else []
-        )
-        b.nodes[-1].attrs.append((AXIS, "string", axis))
+        move = b.send if sends else b.recv
+        move(1 if sends else -1, 1000, axis=axis, after=[len(b.nodes) - 1] if b.nodes else [])
     grid = RankGrid((2, 2), {"a": (0,), "ab": (0, 1)})
     trace = Trace((b.graph(),), np.zeros(4, np.int32), grid)
     same(outcome(trace, machine(4)), outcome(expand(trace), machine(4), fold=False))
@@ -248,14 +244,12 @@ def layers(grid: RankGrid, count: int = 3) -> Trace:
     for stage in range(stages):
         b, last = GraphBuilder(), list[int]()
         if stage:
-            last = [b.recv(-1, 1 << 20)]
-            b.nodes[-1].attrs.append((AXIS, "string", "pp"))
+            last = [b.recv(-1, 1 << 20, axis="pp")]
         for _ in range(count):
             last = [b.compute("gemm", duration_micros=50, after=last)]
             last = [b.all_reduce("activations", 1 << 22, group="tp", after=last)]
         if stage + 1 < stages:
-            b.send(1, 1 << 20, after=last)
-            b.nodes[-1].attrs.append((AXIS, "string", "pp"))
+            b.send(1, 1 << 20, axis="pp", after=last)
         b.all_reduce("gradients", 1 << 26, group="dp", after=last)
         graphs.append(b.graph(f"stage {stage}"))
     return Trace(tuple(graphs), grid.coordinate("pp").astype(np.int32), grid)
@@ -322,9 +316,7 @@ def test_profile_astra_sim_expands(machine: Any) -> None:
 )
 def test_impossible_peers(axis: str | None, steps: int, error: str) -> None:
     b = GraphBuilder()
-    b.send(steps, 8, name="s")
-    if axis:
-        b.nodes[-1].attrs.append((AXIS, "string", axis))
+    b.send(steps, 8, name="s", axis=axis or "")
     trace = Trace((b.graph(),), np.zeros(8, np.int32), RankGrid((4, 2, 1), AXES))
     with pytest.raises(InputError, match=error):
         armillary.simulate(trace, machine(8))
@@ -345,8 +337,7 @@ def test_the_machine_must_fit() -> None:
 
 def test_lost_messages_are_warned_of_and_every_rank_is_simulated() -> None:
     b = GraphBuilder()
-    b.send(1, 8)
-    b.nodes[-1].attrs.append((AXIS, "string", "pp"))
+    b.send(1, 8, axis="pp")
     trace = Trace((b.graph(),), np.zeros(8, np.int32), RankGrid((2, 2, 2), AXES))
     timeline = armillary.simulate(trace, machine(8))
     listed = armillary.simulate(expand(trace), machine(8))

@@ -106,6 +106,7 @@ def _options(name: str) -> list[click.Option]:
 @json_option("Write a report as JSON.")
 def command(source: str, inputs: tuple[Path, ...], out: str, json_file: Path | None, **options: Any) -> None:
     """Convert and write."""
+    from armillary.base.counts import check_rank_files
     from armillary.base.files import write_text
     from armillary.convert import front_end, report
     from armillary.trace import write_trace
@@ -113,6 +114,7 @@ def command(source: str, inputs: tuple[Path, ...], out: str, json_file: Path | N
     with working("converting"):
         # Only what the format knows is in `options`.
         converted = front_end(source).convert(inputs, **options)
+        check_rank_files(converted.trace.n_ranks, str(inputs[0]))
         write_trace(out, converted.trace)
     facts = report(converted)
     for warning in converted.warnings:

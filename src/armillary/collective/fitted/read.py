@@ -158,7 +158,7 @@ def load_fit(name: str | Path) -> CollectiveFit:
     if plain in fit_names():
         return _known(plain)
     path = Path(name)
-    if not path.is_file():
+    if not path.exists():
         known = fit_names()
         raise InputError(
             f"collective fit '{name}': there is no such fit and no such file{nearest(plain, known)}; "

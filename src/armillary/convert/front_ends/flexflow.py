@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from armillary.base.errors import InputError
-from armillary.base.reading import read_plain
+from armillary.base.reading import decoded, read_plain
 from armillary.convert.converted import Converted
 
 
@@ -28,7 +28,7 @@ def convert(inputs: Sequence[Path], *, all_reduce: bool = False) -> Converted:
         raise InputError(f"{len(inputs)} FlexFlow files, expected one: it holds the tasks of all devices")
     path = inputs[0]
     try:
-        text = read_plain(path).decode()
+        text = decoded(read_plain(path), path)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}, expected a FlexFlow task graph") from error
     except UnicodeDecodeError as error:

@@ -50,7 +50,6 @@ def convert(inputs: Sequence[Path], *, loggops: str = "") -> Converted:
     for rank, operations in enumerate(ranks):
         builder = GraphBuilder(rank=rank)
         for number, each in enumerate(operations):
-            deps = after(operations, each)
             if each.kind == "calc":
                 time = [
                     ("is_cpu_op", "bool", True),
@@ -58,17 +57,19 @@ def convert(inputs: Sequence[Path], *, loggops: str = "") -> Converted:
                     ("duration_ns", "int64", each.amount),
                 ]
                 length = (each.amount + 500) // 1000
-                builder.add(f"calc {number}", NodeType.COMP_NODE, time, after=deps, duration_micros=length)
+                builder.add(f"calc {number}", NodeType.COMP_NODE, time, duration_micros=length)
             elif each.kind == "send":
-                builder.send(each.peer, max(each.amount, 1), tags.get((rank, number), 0), after=deps)
+                builder.send(each.peer, max(each.amount, 1), tags.get((rank, number), 0))
             else:
                 sent = outcome.took[rank, number]
                 size = max(ranks[sent[0]][sent[1]].amount, 1)
-                builder.recv(sent[0], size, tags[sent], after=deps)
+                builder.recv(sent[0], size, tags[sent])
             # So that a schedule made of the trace has them again.
             builder.nodes[-1].attrs.append((CPU, "int64", each.cpu))
             if each.nic:
                 builder.nodes[-1].attrs.append((NIC, "int64", each.nic))
+        for number, each in enumerate(operations):
+            builder.wait_for(number, after=after(operations, each))
         graphs.append(builder.graph(f"{path}, rank {rank}"))
     warnings = []
     if lost := sum(each.kind == "send" for operations in ranks for each in operations) - len(tags):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from armillary.base.errors import InputError
-from armillary.base.reading import read_plain
+from armillary.base.reading import decoded, read_plain
 from armillary.convert.converted import Converted
 from armillary.convert.hlo.converted import check_options, converted
 from armillary.convert.hlo.source import Source
@@ -62,7 +62,7 @@ def _read(path: Path) -> Source:
     if is_bytecode(data):
         return Source(text_of(data, path), str(path))
     try:
-        text = data.decode()
+        text = decoded(data, path)
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: byte {error.start} is not text, {expected}") from error
     if "HloModule" in text[:4096]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.base.counts import MOST_RECORDED, check_count
+from armillary.base.counts import MOST_RECORDED, check_count, check_rank_files
 from armillary.base.errors import InputError
 from armillary.base.reading import MOST_TEXT, open_file, read_plain
 from armillary.convert.goal.operation import ANY, MOST_RANKS, Kind, Operation
@@ -55,6 +55,7 @@ def read_binary(path: Path) -> list[list[Operation]]:
         raise InputError(
             f"{path}: has a table of {ranks} ranks in {len(data) + len(MAGIC)} bytes, expected a schedule"
         )
+    check_rank_files(ranks, str(path))
     parts = np.frombuffer(data, "<u8", 2 * ranks, _HEAD).reshape(ranks, 2)
     found, total = [], 0
     for rank, (start, end) in enumerate(parts.tolist()):

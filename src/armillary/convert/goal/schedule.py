@@ -20,7 +20,7 @@ import re
 from itertools import islice
 from pathlib import Path
 
-from armillary.base.counts import MOST_RECORDED, check_count
+from armillary.base.counts import MOST_RECORDED, check_count, check_rank_files
 from armillary.base.document import read_text
 from armillary.base.errors import InputError, nearest
 from armillary.convert.goal.binary import is_binary, read_binary
@@ -67,7 +67,9 @@ def read_schedule(path: Path) -> list[list[Operation]]:
         if not line:
             continue
         if ranks is None:
-            ranks = [[] for _ in range(_ranks(where, line))]
+            count = _ranks(where, line)
+            check_rank_files(count, where)
+            ranks = [[] for _ in range(count)]
         elif rank < 0:
             match = _RANK.fullmatch(line)
             rank = _below(where, "rank", match[1], len(ranks)) if match else -1

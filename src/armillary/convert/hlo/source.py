@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from armillary.base.errors import InputError
-from armillary.base.reading import read_plain
+from armillary.base.reading import decoded, read_plain
 
 COMMENT = re.compile(r"/\*[^*\n\"]*\*/")
 
@@ -63,7 +63,7 @@ def read(path: Path) -> Source:
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}, expected a file of HLO text") from error
     try:
-        text = data.decode()
+        text = decoded(data, path)
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: byte {error.start} is not text; expected {HOW}") from error
     start = text[:4096]

@@ -18,7 +18,7 @@ from armillary.base.errors import InputError
 from armillary.base.hints import show
 from armillary.base.json_text import check_json
 from armillary.base.packing import read_unpacked
-from armillary.base.reading import MOST_TEXT, check_depth
+from armillary.base.reading import MOST_TEXT, check_depth, decoded
 from armillary.trace import CollectiveType
 from armillary.trace.graph import LIMIT
 
@@ -78,7 +78,7 @@ def read_records(path: Path) -> list[Process]:
     """
     try:
         data = bytes(read_unpacked(path, MOST_TEXT))
-        text = data.decode("utf-8-sig")
+        text = decoded(data, path)
     except OSError as error:
         raise InputError(
             f"{path}: {(error.strerror or str(error)).lower()}, expected records of NCCL"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from armillary.base.errors import InputError
-from armillary.base.reading import read_plain
+from armillary.base.reading import decoded, read_plain
 
 
 class Phase(IntEnum):
@@ -99,7 +99,7 @@ def read_lines(path: Path) -> list[list[Word]]:
     """
     try:
         # Editors on Windows put a byte order mark first, which would become part of the first word.
-        text = read_plain(path).decode("utf-8-sig")
+        text = decoded(read_plain(path), path)
     except OSError as error:
         raise InputError(
             f"{path}: {error.strerror or error}, expected a text workload of ASTRA-sim 1.0"

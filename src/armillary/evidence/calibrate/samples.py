@@ -9,7 +9,7 @@ from statistics import median
 
 from armillary.base.errors import InputError
 from armillary.base.packing import read_unpacked
-from armillary.base.reading import MOST_TEXT
+from armillary.base.reading import MOST_TEXT, decoded
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def measured_text(path: Path) -> str:
         InputError: it cannot be read, is not text, or is too large, see `armillary.base.reading`.
     """
     try:
-        return bytes(read_unpacked(path, MOST_TEXT)).decode("utf-8-sig")
+        return decoded(read_unpacked(path, MOST_TEXT), path)
     except UnicodeDecodeError as error:
         # `read_unpacked` has no lines: the byte says where a spreadsheet wrote another encoding.
         raise InputError(

@@ -20,7 +20,7 @@ import numpy as np
 from armillary.base.csv_text import CsvRows
 from armillary.base.errors import ArmillaryError, InputError, nearest
 from armillary.base.packing import read_unpacked
-from armillary.base.reading import MOST_TEXT
+from armillary.base.reading import MOST_TEXT, decoded
 from armillary.compute.machine import machine_of
 from armillary.evidence.validate.start_scripts import BLACKWELL, Recipe
 from armillary.evidence.validate.table import Bar, Progress, Row, Suite, Table
@@ -115,7 +115,7 @@ def read_cases(path: Path) -> list[Case]:
         InputError: it cannot be read, or a number of a row is none.
     """
     try:
-        text = bytes(read_unpacked(path, MOST_TEXT)).decode("utf-8-sig")
+        text = decoded(read_unpacked(path, MOST_TEXT), path)
     except UnicodeDecodeError as error:
         raise InputError(
             f"{path}: cannot be read as text ({error}), expected a table of serving runs"

@@ -21,7 +21,7 @@ import numpy as np
 from armillary.base.csv_text import CsvRows
 from armillary.base.errors import ArmillaryError, InputError, nearest
 from armillary.base.packing import read_unpacked
-from armillary.base.reading import MOST_TEXT
+from armillary.base.reading import MOST_TEXT, decoded
 from armillary.compute.machine import machine_of
 from armillary.evidence.validate.table import Bar, Progress, Row, Suite, Table
 from armillary.serving.interval import interval
@@ -109,7 +109,7 @@ def read_points(paths: Sequence[Path]) -> list[Point]:
     found: dict[tuple[str, int, str], Point] = {}
     for path in paths:
         try:
-            text = bytes(read_unpacked(path, MOST_TEXT)).decode("utf-8-sig")
+            text = decoded(read_unpacked(path, MOST_TEXT), path)
         except UnicodeDecodeError as error:
             raise InputError(f"{path}: cannot be read as text ({error}), expected a table") from None
         rows = CsvRows(path, text.splitlines())

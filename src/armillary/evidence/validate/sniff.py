@@ -13,7 +13,7 @@ from armillary.base.csv_text import CsvRows, check_separator, nearest_columns, n
 from armillary.base.errors import InputError
 from armillary.base.json_text import parse_json
 from armillary.base.packing import read_unpacked
-from armillary.base.reading import MOST_TEXT
+from armillary.base.reading import MOST_TEXT, decoded
 from armillary.evidence.validate.table import Suite
 
 # Comments above a header may be long.
@@ -75,7 +75,7 @@ def headers(path: Path) -> list[list[str]]:
 
 def _lines(path: Path) -> Iterator[str]:
     # utf-8-sig: spreadsheets write a byte order mark.
-    yield from io.StringIO(bytes(read_unpacked(path, MOST_TEXT)).decode("utf-8-sig"), newline="")
+    yield from io.StringIO(decoded(read_unpacked(path, MOST_TEXT), path), newline="")
 
 
 def _tabbed(path: Path) -> list[list[str]]:

@@ -21,7 +21,7 @@ import numpy as np
 from armillary.base.errors import InputError
 from armillary.base.hints import show
 from armillary.base.json_text import parse_json
-from armillary.base.reading import MOST_TEXT, read_plain
+from armillary.base.reading import MOST_TEXT, decoded, read_plain
 from armillary.evidence.validate.table import Bar, Progress, Row, Suite, Table
 from armillary.serving.logs import read_log
 from armillary.serving.outcome import Floats, Outcome, joined, quantiles
@@ -196,7 +196,7 @@ def _profile(home: Path, hardware: str, model: str, precision: str, tp: int) -> 
 def _stamps(path: Path, count: int) -> Floats:
     """Return (requests, 4): arrival, queued, first and last token in s."""
     rows = []
-    for line, text in enumerate(bytes(read_plain(path, MOST_TEXT)).decode("utf-8-sig").split("\n"), 1):
+    for line, text in enumerate(decoded(read_plain(path, MOST_TEXT), path).split("\n"), 1):
         if text.strip():
             row = parse_json(text, f"{path}:{line}")
             keys = ("arrival_time", "queued_ts", "first_token_ts", "last_token_ts")

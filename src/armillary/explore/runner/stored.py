@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sqlite3
 import sys
@@ -14,7 +15,7 @@ from typing import Any, Self, get_args
 from armillary.base.errors import InputError
 from armillary.base.hints import show
 from armillary.base.json_text import json_within
-from armillary.base.reading import MOST_TEXT
+from armillary.base.reading import MOST_TEXT, check_size
 from armillary.explore.runner.salvage import Salvaged, salvage, seal
 from armillary.explore.sweep.point import MOST_NUMBER, Row, Status
 
@@ -159,8 +160,14 @@ class Stored:
         """
         self.path = Path(path)
         # SQLite would make an empty file.
-        if not self.path.is_file():
+        if not self.path.exists():
             raise InputError(f"{self.path}: there is no such store")
+        try:
+            check_size(self.path, math.inf)
+        except OSError as error:
+            raise InputError(
+                f"{self.path}: cannot be read ({error.strerror}), expected a store of sweeps"
+            ) from error
         name = self.path.resolve().as_uri()
         try:
             # mode=ro also takes locks in a WAL store, so that it sees complete transactions.

@@ -11,6 +11,7 @@ import numpy as np
 
 from armillary.base.errors import InputError, nearest
 from armillary.base.files import replacing
+from armillary.base.hints import show
 from armillary.base.text import json_text
 from armillary.base.units import whole
 from armillary.lab.obfuscation.relabel import Draft, Legend, mapped, renamed
@@ -57,7 +58,7 @@ def read_legend(path: Path) -> Legend:
             name: {int(new): int(old) for new, old in data.get(name, {}).items()} for name in _NUMBERED
         }
         values |= {
-            name: {str(a): str(b) for a, b in data.get(name, {}).items()}
+            name: {str(a): _word(b) for a, b in data.get(name, {}).items()}
             for name in ("names", "groups", "axes")
         }
         ids = [[int(each) for each in graph] for graph in data.get("ids", [])]
@@ -67,6 +68,12 @@ def read_legend(path: Path) -> Legend:
             f"{path}: not an obfuscation map ({error}); expected a file that --map wrote"
         ) from error
     return Legend(**values, ids=ids, rank_graph=ranks)
+
+
+def _word(value: object) -> str:
+    if not isinstance(value, str | int):
+        raise TypeError(f"{show(value)} is no text")
+    return str(value)
 
 
 def restore(trace: Trace, legend: Legend) -> Trace:

@@ -306,15 +306,7 @@ class Static(Shortest):
         super().__init__(topology)
         self._next: dict[int, list[int]] = {}
         for (node, destination), to in table.items():
-            # A table names nodes; of parallel links between two it means the first.
-            link = int(topology.between(node, to))
-            if link < 0:
-                name = topology.node_name
-                raise InputError(
-                    f"{topology.called}: the table sends what is at {name(node)} for {name(destination)} to "
-                    f"{name(to)}, expected a neighbour, e.g. {name(int(topology.head[topology.first_link[node]]))}"
-                )
-            self._next.setdefault(destination, []).append(link)
+            self._next.setdefault(destination, []).append(_link(topology, node, destination, to))
 
     @classmethod
     def read(cls, topology: Topology, path: str | Path) -> Static:
@@ -324,19 +316,31 @@ class Static(Shortest):
         if not needed <= set(header):
             raise InputError(f"{path}: got columns {header}, expected node, destination, next")
         table: dict[tuple[int, int], int] = {}
+        # Few names and neighbours make many rows.
+        numbers, neighbours = dict[str, int](), set[tuple[int, int]]()
         for row in rows.named(header):
+            names = [row[key] for key in ("node", "destination", "next")]
             where = f"{path}:{rows.line}"
-            if any(not row[key] for key in needed):
+            if not all(names):
                 raise InputError(
                     f"{where}: got {len(row) - 1} or fewer names, expected node, destination, next"
                 )
             try:
-                node, destination, to = (topology.node(row[key]) for key in ("node", "destination", "next"))
-                # A table of one row: errors then name the line of the file.
-                cls(topology, {(node, destination): to})
+                node, destination, to = (
+                    numbers[name] if name in numbers else numbers.setdefault(name, topology.node(name))
+                    for name in names
+                )
+                if (node, to) not in neighbours:
+                    _link(topology, node, destination, to)
+                    neighbours.add((node, to))
             except InputError as error:
                 raise InputError(f"{where}: {error}") from None
-            table[node, destination] = to
+            if table.setdefault((node, destination), to) != to:
+                other = topology.node_name(table[node, destination])
+                raise InputError(
+                    f"{where}: what is at {names[0]} for {names[1]} goes to {names[2]}, and to {other} above, "
+                    "expected one of them"
+                )
         return cls(topology, table)
 
     def _allowed(self, destination: int) -> Bools:
@@ -352,6 +356,18 @@ class Static(Shortest):
             f"{self.topology.called}: no way from {name(source)} to {name(destination)}: the table has no link that "
             f"is up from {where}"
         )
+
+
+def _link(topology: Topology, node: int, destination: int, to: int) -> int:
+    """Return the link from a node to the next one; of parallel links between two a table means the first."""
+    link = int(topology.between(node, to))
+    if link < 0:
+        name = topology.node_name
+        raise InputError(
+            f"{topology.called}: the table sends what is at {name(node)} for {name(destination)} to "
+            f"{name(to)}, expected a neighbour, e.g. {name(int(topology.head[topology.first_link[node]]))}"
+        )
+    return link
 
 
 def mix(*parts: Ints) -> NDArray[np.uint64]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from armillary.base.errors import InputError
-from armillary.base.reading import read_plain
+from armillary.base.reading import decoded, read_plain
 
 LARGEST = 4 * 2**20
 LONGEST = 400
@@ -51,7 +51,7 @@ def whole_text(path: Path) -> str:
         InputError: it cannot be read, is not text, or is larger than `LARGEST`.
     """
     try:
-        return read_plain(path, LARGEST).decode("utf-8-sig").replace("\r\n", "\n")
+        return decoded(read_plain(path, LARGEST), path).replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: is not text, expected a Markdown file") from error
     except OSError as error:
