@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import armillary
-from armillary import allow, cli
+from armillary import allow
 from armillary.base import allowed
 from armillary.base.allowed import Pace, listening
 from armillary.base.errors import InputError
@@ -32,8 +32,6 @@ class Clock:
     def thread_time(self) -> float:
         return self.now
 
-    process_time = monotonic = thread_time
-
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
@@ -53,21 +51,6 @@ def test_it_is_told_how_far_work_is_and_how_long_the_rest_takes(clock: Clock) ->
         "the work: 750 of about 1,000 steps after 5 min, about 100 s more",
         "the work: about 2,000 steps after 8 min, about 0 s more",
     ]
-
-
-def test_without_a_terminal_it_is_said_once(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """By processor time: what a script reads shall not depend on how busy the machine is."""
-    monkeypatch.setattr(cli, "time", clock)
-    with cli._saying_how_far():
-        work = Pace("the work", 1000, "steps", "less of it")
-        for clock.now, done in ((19.0, 190), (25.0, 250), (300.0, 750), (900.0, 900)):
-            work.at(done)
-    assert (
-        capsys.readouterr().err
-        == "armillary: the work: 250 of about 1,000 steps after 25 s, about 75 s more\n"
-    )
 
 
 def test_what_takes_hours_is_refused_soon(clock: Clock) -> None:

@@ -8,7 +8,6 @@ enough memory, 129, 130 and 143 ended by SIGHUP, SIGINT (Ctrl-C) and SIGTERM, 14
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import sys
@@ -99,26 +98,21 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
 """What others, and earlier versions, call a command -> where it is."""
 
 
-ONLY_WORD = 20.0
-"""Seconds of processor time after which a command without a terminal says, once, how far it is."""
-
-
 @contextmanager
 def _saying_how_far() -> Iterator[None]:
-    """Print how far long work is: on a terminal after 10 s, and whenever it has taken twice as long; elsewhere once.
-
-    What a script reads should not depend on how busy the machine is, but long work should not look as if it hung.
-    """
+    """On a terminal, print how far long work is: a line after 10 s, and another whenever it has taken twice as long."""
+    if not sys.stderr.isatty():
+        yield
+        return
     from armillary.base.allowed import listening
 
-    begun, wait, terminal = time.monotonic(), 10.0, sys.stderr.isatty()
+    begun, wait = time.monotonic(), 10.0
 
     def tell(text: str) -> None:
         nonlocal wait
-        spent = time.monotonic() - begun if terminal else time.process_time()
-        if spent >= (wait if terminal else ONLY_WORD) and wait < math.inf:
+        if time.monotonic() - begun >= wait:
             click.echo(f"armillary: {one_line(text)}", err=True)
-            wait = 2 * wait if terminal else math.inf
+            wait *= 2
 
     with listening(tell):
         yield
