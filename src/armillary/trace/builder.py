@@ -215,9 +215,9 @@ class GraphBuilder:
         ]
         if dims is not None:
             flags = list(dims) if isinstance(dims, Iterable) and not isinstance(dims, str) else []
-            if not any(flags) or not all(isinstance(each, bool) for each in flags):
+            if not flags or not all(isinstance(each, bool) for each in flags):
                 raise InputError(
-                    f"{where}: dims: got {show(dims)}, expected True or False for each dimension, and True for one"
+                    f"{where}: dims: got {show(dims)}, expected True or False for each network dimension"
                 )
             attrs.append(("involved_dim", "bool_list", flags))
         attrs += group_of(group, where)

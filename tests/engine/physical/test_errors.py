@@ -46,6 +46,20 @@ def all_reduce(b: GraphBuilder, rank: int, **options: Any) -> None:
 
 
 KIND, BYTES = ("comm_type", "int64", 0), ("comm_size", "int64", 1000)
+
+
+def endless(b: GraphBuilder) -> None:
+    """Add a node whose time a builder refuses, and files may have."""
+    b.compute("a")
+    b.nodes[-1].duration_micros = 1 << 60
+
+
+def empty(b: GraphBuilder, peer: int) -> None:
+    """Add a message without bytes, likewise."""
+    b.send(peer, 1)
+    b.nodes[-1].attrs[1] = ("comm_size", "int64", 0)
+
+
 BAD: dict[str, tuple[Callable[[GraphBuilder, int], Any], Platform, str]] = {
     "unknown collective": (collective(("comm_type", "int64", 77), BYTES), machine(), "comm_type.*77"),
     "no collective type": (collective(BYTES), machine(), "no known comm_type"),
@@ -59,11 +73,13 @@ BAD: dict[str, tuple[Callable[[GraphBuilder, int], Any], Platform, str]] = {
         lambda b, r: b.add("s", NodeType.COMM_SEND_NODE, [("comm_size", "int64", 5)]), machine(), "has no comm_dst"
     ),
     "send to a rank that is not there": (lambda b, r: b.send(99, 5), machine(), "comm_dst 99; expected a rank from 0"),
-    "send to itself": (lambda b, r: b.send(r, 5), machine(), "itself as peer"),
-    "message of no bytes": (lambda b, r: b.send((r + 1) % 4, 0), machine(), "moves 0 bytes"),
+    "send to itself": (lambda b, r: b.send(r, 5), machine(), "the rank of this builder"),
+    "message of no bytes": (lambda b, r: empty(b, (r + 1) % 4), machine(), "moves 0 bytes"),
     "no memory": (lambda b, r: b.memory_load("m", 5), machine(), "the machine has none"),
-    "cycle": (lambda b, r: b.compute("a", after=[b.compute("b", after=[1])]), machine(), "cycle"),
-    "endless node": (lambda b, r: b.compute("a", duration_micros=1 << 60), machine(), "duration_micros"),
+    "cycle": (
+        lambda b, r: b.wait_for(b.compute("b"), after=b.compute("a", after=0)), machine(), "cycle"
+    ),
+    "endless node": (lambda b, r: endless(b), machine(), "duration_micros"),
     "roofline without a peak": (
         lambda b, r: b.compute("a", flops=5), machine(compute=Compute(model="roofline")), "needs npu.peak"
     ),
