@@ -71,6 +71,9 @@ def packets(keys: str) -> Change:
     return graph(keys=f"  packets: {{{keys}}}\n")
 
 
+TO_ITSELF = [("comm_size", "int64", 64), ("comm_dst", "int32", 0)]
+
+
 def ranks(*fills: Callable[[GraphBuilder], Any]) -> Change:
     """Write rank files; the last fill serves the remaining ranks."""
 
@@ -149,7 +152,11 @@ TRACES: dict[str, tuple[Change, str, int]] = {
     "receive without send": (ranks(lambda b: b.recv(1, 64, name="hello"), idle), "hello", 3),
     "receive of another size": (ranks(lambda b: b.send(1, 64, name="hello"), other_size, idle), "hello", 3),
     "send to nobody": (ranks(lambda b: b.send(99, 64), idle), "99", 2),
-    "send to itself": (ranks(lambda b: b.send(0, 64), idle), "node 0", 2),
+    "send to itself": (
+        ranks(lambda b: b.add("odd", 5, [("comm_size", "int64", 64), ("comm_dst", "int32", 0)]), idle),
+        "node 0",
+        2,
+    ),
 }
 """What is changed, a piece of the error, the exit code; run with ASTRA-sim's files."""
 

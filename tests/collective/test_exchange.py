@@ -168,7 +168,10 @@ def test_a_file_of_choices(tmp_path: Path) -> None:
     assert routing.tokens == 3 and routing.chosen.tolist() == [[0, 5], [7, -1]]
     for text, told in (
         ("rank\n0\n", "got columns rank, expected rank, experts"),
-        ("rank,experts\n0,1 x\n", "tokens.csv:2: got rank '0', experts '1 x', expected whole numbers"),
+        (
+            "rank,experts\n0,1 x\n",
+            "tokens.csv:2: got rank '0', experts '1 x' and count '1', expected whole numbers",
+        ),
         ("rank,experts\n4,1\n", "tokens.csv:2: got rank 4 and expert 1, expected ranks below 4"),
         ("rank,experts,count\n0,1,0\n", "got count 0, expected 1 or more"),
         ("rank,experts\n", "has 0 tokens"),

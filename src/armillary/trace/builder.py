@@ -110,7 +110,7 @@ class GraphBuilder:
         self.rank = rank if rank is None else integer(rank, "GraphBuilder: rank", "a rank from 0 on", 2**31)
         self.version = text(version, "GraphBuilder: version")
         self.nodes: list[Node] = []
-        self._first = self._next = integer(first_id, "GraphBuilder: first_id", "an id from 0 on", 2**63)
+        self._first = self._next = integer(first_id, "GraphBuilder: first_id", "an id from 0 on", 2**64)
 
     def add(
         self,

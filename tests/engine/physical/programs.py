@@ -58,8 +58,9 @@ class Case:
 def _graph(case: Case, rank: int) -> Graph:
     b = GraphBuilder(rank=rank)
     made: list[list[int]] = []
+    ids: dict[int, int] = {}
     for number, (kind, deps, o) in enumerate(case.steps):
-        b._next = 10 * case.ids[number]
+        before = len(b.nodes)
         after = [node for dep in deps for node in made[dep]]
         nodes = _nodes(b, kind, o, rank, case.platform.npus, after)
         for extra in ("stream", "tid", "comm_priority", "comm_root"):
@@ -67,6 +68,9 @@ def _graph(case: Case, rank: int) -> Graph:
                 for node in b.nodes[len(b.nodes) - len(nodes) :] if nodes else []:
                     node.attrs.append((extra, "int32", o[extra]))
         made.append(nodes or after)
+        ids |= {node.id: 10 * case.ids[number] + at for at, node in enumerate(b.nodes[before:])}
+    for node in b.nodes:
+        node.id, node.data_deps = ids[node.id], tuple(ids[each] for each in node.data_deps)
     return b.graph(f"rank {rank}")
 
 

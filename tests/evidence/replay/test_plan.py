@@ -42,9 +42,8 @@ def test_equal_ranks_are_planned_from_one_graph() -> None:
 def test_the_order_in_a_group_is_that_of_the_ids_as_far_as_dependencies_allow() -> None:
     builder = GraphBuilder()
     builder.nodes = []
-    late = builder.all_reduce("late", 8, after=[1])
-    builder.all_reduce("early", 8)
-    builder.all_reduce("last", 8)
+    late, early, _ = (builder.all_reduce(name, 8) for name in ("late", "early", "last"))
+    builder.wait_for(late, after=early)
     plan = plan_of(Trace.replicate(builder.graph(), 2))
     assert late == 0
     assert plan.ranks[0].turn == {1: 0, 0: 1, 2: 2}
@@ -91,7 +90,10 @@ MISMATCHES: dict[str, tuple[Build, str]] = {
         "is send of 8 bytes, which rank 1 never joins",
     ),
     "nobody there": (lambda b, rank: b.send(2, 8), "has comm_dst 2; expected another rank from 0 to 1"),
-    "itself": (lambda b, rank: b.send(rank, 8), "has comm_dst 0; expected another rank from 0 to 1"),
+    "itself": (
+        lambda b, rank: b.add("odd", 5, [("comm_size", "int64", 8), ("comm_dst", "int32", rank)]),
+        "has comm_dst 0; expected another rank from 0 to 1",
+    ),
     "no such group": (lambda b, rank: b.all_reduce("sum", 8, group=7), "has pg_name '7'"),
     "not a member": (
         lambda b, rank: (
@@ -111,7 +113,7 @@ MISMATCHES: dict[str, tuple[Build, str]] = {
         lambda b, rank: b.add("odd", 7, [("comm_type", "int64", 6), ("comm_splits", "int64_list", [1])]),
         "comm_splits has 1 entries; expected 2",
     ),
-    "cycle": (lambda b, rank: b.compute("odd", after=[0]), "dependency cycle of 1 node"),
+    "cycle": (lambda b, rank: b.wait_for(b.compute("odd"), after=0), "dependency cycle of 1 node"),
 }
 
 

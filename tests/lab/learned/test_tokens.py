@@ -132,9 +132,9 @@ def test_what_tokens_cannot_say() -> None:
 def test_nodes_may_wait_for_greater_ids() -> None:
     """As in traces that Chakra's tools linked."""
     builder = GraphBuilder()
-    builder.compute("last", after=[2])
-    builder.compute("first")
-    builder.compute("middle", after=[1])
+    last, first, middle = (builder.compute(name) for name in ("last", "first", "middle"))
+    builder.wait_for(last, after=middle)
+    builder.wait_for(middle, after=first)
     vocabulary = Vocabulary()
     tokens = tokens_of(builder.graph(), vocabulary)
     assert [vocabulary.symbols[at].name for at in tokens.symbols] == ["first", "middle", "last"]

@@ -16,7 +16,7 @@ from armillary.explore.training.choose import Progress, plan
 from armillary.explore.training.fitted import NORMAL
 from armillary.explore.training.interval import deviation
 from armillary.explore.training.parts import exposed
-from armillary.explore.training.plan_keys import nested
+from armillary.explore.training.plan_keys import PlanError, nested
 from armillary.explore.training.prediction import Prediction
 from armillary.explore.training.step import simulated
 from armillary.explore.training.train import predicted, step_of
@@ -125,6 +125,8 @@ def compare_machines(
     for machine, cost in zip(found, prices, strict=True):
         try:
             fabrics.append(_fabric(read, machine, given, software, cost, progress))
+        except PlanError:  # of the plan, whatever the machine
+            raise
         except InputError as error:
             raise type(error)(f"{machine.name}: {error}") from error
     best = min(fabrics, key=lambda each: each.prediction.step_time_s)

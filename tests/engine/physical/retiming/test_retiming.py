@@ -18,7 +18,7 @@ from armillary.platform.kernels import Terms
 from armillary.platform.model import Npu, Platform
 from armillary.platform.network import Dimension
 from armillary.trace import Graph, GraphBuilder, Trace
-from armillary.trace.grid import AXIS, RankGrid
+from armillary.trace.grid import RankGrid
 from tests.engine.physical.test_grid import Case, cases
 
 SIZES = [1, 1000, 40_000, 100_001]
@@ -75,8 +75,7 @@ def _stage(stage: int, stages: int, steps: list[tuple[str, str, int]], micros: i
             for sends in (False, True):
                 if (stage + 1 < stages) if sends else stage:
                     move = b.send if sends else b.recv
-                    after = [move(1 if sends else -1, size, number, after=after)]
-                    b.nodes[-1].attrs.append((AXIS, "string", "a0"))
+                    after = [move(1 if sends else -1, size, number, axis="a0", after=after)]
     return b.graph(f"stage {stage}")
 
 
