@@ -162,7 +162,7 @@ WRONG_CALLS: dict[str, Callable[[GraphBuilder], object]] = {
     "peer: got 3, the rank of this builder": lambda b: b.send(3, 8),
     "peer: got 1.5": lambda b: b.recv(1.5, 8, axis="pp"),  # type: ignore[arg-type]
     "axis: got 0": lambda b: b.recv(1, 8, axis=0),  # type: ignore[arg-type]
-    "size: got 0, expected a whole number of bytes from 1 on": lambda b: b.send(1, 0),
+    "size: got -1, expected a whole number of bytes": lambda b: b.send(1, -1),
     "tag: got -1": lambda b: b.send(1, 8, -1),
     "tag: got 'x'": lambda b: b.recv(1, 8, "x"),  # type: ignore[arg-type]
     "local: got 'yes'": lambda b: b.memory_load("a", 8, local="yes"),  # type: ignore[arg-type]

@@ -72,7 +72,7 @@ def group_of(value: object, where: str) -> Iterator[Attribute]:
     yield ("pg_name", "string", str(value))
 
 
-def bytes_of(size: Size, where: str, least: int = 0) -> int:
+def bytes_of(size: Size, where: str) -> int:
     if isinstance(size, str):
         from armillary.base.units import parse_bytes
 
@@ -80,15 +80,14 @@ def bytes_of(size: Size, where: str, least: int = 0) -> int:
             size = parse_bytes(size)
         except ValueError as error:
             raise InputError(f"{where}: size: {error}") from error
-    return whole(size, where, "size", "bytes", least)
+    return whole(size, where, "size", "bytes")
 
 
-def whole(value: object, where: str, what: str, unit: str, least: int = 0) -> int:
+def whole(value: object, where: str, what: str, unit: str) -> int:
     """Return a count; 1e9 is one, too."""
     found = _number(value)
-    if found is None or found != int(found) or found < least:
-        expected = f"a whole number of {unit}{f' from {least} on' if least else ''}"
-        raise InputError(f"{where}: {what}: got {show(value)}, expected {expected}")
+    if found is None or found != int(found) or found < 0:
+        raise InputError(f"{where}: {what}: got {show(value)}, expected a whole number of {unit}")
     return int(found)
 
 

@@ -244,7 +244,7 @@ class GraphBuilder:
         return self.collective(name, CollectiveType.BARRIER, 0, **options)
 
     def send(self, peer: int, size: Size, tag: int = 0, **options: Unpack[MessageOptions]) -> int:
-        """Add a send of `size` bytes, at least one, to rank `peer`; see `MessageOptions`."""
+        """Add a send of `size` bytes to rank `peer`; see `MessageOptions`."""
         return self._message(NodeType.COMM_SEND_NODE, "send to", size, peer, tag, **options)
 
     def recv(self, peer: int, size: Size, tag: int = 0, **options: Unpack[MessageOptions]) -> int:
@@ -271,7 +271,7 @@ class GraphBuilder:
         tag = integer(tag, f"{where}: tag", "a whole number from 0 on", 2**31)
         attrs: list[Attribute] = [
             ("is_cpu_op", "bool", False),
-            ("comm_size", "int64", bytes_of(size, where, 1)),
+            ("comm_size", "int64", bytes_of(size, where)),
         ]
         ends = (self.rank, peer) if kind == NodeType.COMM_SEND_NODE else (peer, self.rank)
         # Without a rank of its own, a builder leaves the own end out.

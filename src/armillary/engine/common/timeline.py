@@ -7,7 +7,6 @@ import os
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -312,11 +311,11 @@ class Timeline:
         from armillary.base.packing import check_members
 
         try:
-            if Path(path).is_file() and not zipfile.is_zipfile(path):
+            check_size(path, MOST_FILE)
+            if not zipfile.is_zipfile(path):
                 raise InputError(
                     f"{path}: is not a saved timeline, expected a file that 'armillary run STUDY --save FILE' wrote"
                 )
-            check_size(path, MOST_FILE)
             # Timelines come from other people, and a pickle could run code.
             with np.load(path, allow_pickle=False) as data:
                 check_members(data.zip, path)
