@@ -56,6 +56,9 @@ def test_equal_ranks_are_equal_files(tmp_path: Path) -> None:
         {"format": "other"}, {"communications": [{"type": "send"}]}, {"more": 1}, {"places": [[1]]},
         {"peak_bytes": "many"}, {"reserved_bytes": 0.5}, {"ranks": -1}, {"ranks": 10**9}, {"script": 5}, {"notes": [1]},
         {"assumed": {"a": "b"}},
+        {"groups": [[0, 1]], "communications": [
+            {"type": "all-gather", "input": 8, "output": 16, "group": 0, "own_stream": [], "peer": -1, "tag": 0, "splits": []}
+        ]},
     ],
     ids=str,
 )  # fmt: skip

@@ -242,6 +242,7 @@ def _check(log: Log) -> None:
         if (
             not all(type(number) is int and -1 <= number < 2**62 for number in numbers)
             or each.type not in KINDS
+            or type(each.own_stream) is not bool
         ):
             raise ValueError(f"communication {each}")
         if not 0 <= each.group < len(log.groups) or min(numbers[:2]) < 0 or each.peer >= log.ranks:
