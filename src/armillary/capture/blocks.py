@@ -93,6 +93,7 @@ class Block:
         changes: Of memory: name, bytes, stream.
         made: Where its storages were made.
         results: What it returned: a `Result` for a tensor.
+        shape: Of the tuples, lists and mappings that these are in, as PyTorch's pytree has it.
         calls: Operators that were called after its last row.
         regions: Calls of compiled parts.
         host_bytes: That it copied between host and device.
@@ -104,6 +105,7 @@ class Block:
     changes: tuple[tuple[Name, int, int], ...]
     made: tuple[str, ...]
     results: tuple[Any, ...]
+    shape: Any
     calls: int
     regions: int
     host_bytes: int
@@ -146,6 +148,7 @@ class Blocks:
         part.end, part.last_region = memory.count + 1, recorder.where.regions
         self._keep(part)
         try:
+            leaves, shape = self._tree.tree_flatten(out)
             issued = []
             for row, what in recorder.issued(rows, calls):
                 if row.kind == RECORD:
@@ -160,7 +163,8 @@ class Blocks:
                 tuple(self._flow(part, each, rows, mark) for each in recorder.flows[flows:]),
                 _settled([(self._storage(part, number), *rest) for number, *rest in memory.since(mark)]),
                 tuple(memory.made(part.first)),
-                tuple(map(self._result(part), self._tree.tree_leaves(out))),
+                tuple(map(self._result(part), leaves)),
+                shape,
                 recorder.calls - before,
                 recorder.where.regions - part.region + 1,
                 log.host_bytes - bytes_before,
@@ -170,8 +174,8 @@ class Blocks:
             return out, None
         return out, block
 
-    def write(self, part: Part, block: Block, like: Any) -> Any:
-        """Record a block once more, as a part that begins now; return what it returns, in the shape of `like`.
+    def write(self, part: Part, block: Block) -> Any:
+        """Record a block once more, as a part that begins now; return what it returns.
 
         Raises:
             UnlikeError: it names what this microbatch does not have.
@@ -202,8 +206,7 @@ class Blocks:
         memory.follow(changes, block.made)
         log.host_bytes += block.host_bytes
         recorder.values.assumed.update(dict(block.assumed))
-        _, shape = self._tree.tree_flatten(like)
-        return self._tree.tree_unflatten([self._made(part, each) for each in block.results], shape)
+        return self._tree.tree_unflatten([self._made(part, each) for each in block.results], block.shape)
 
     def _made(self, part: Part, result: Any) -> Any:
         if not isinstance(result, Result):

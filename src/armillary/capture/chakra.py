@@ -28,6 +28,7 @@ BACKWARD = "backward"
 """Bool attribute of a node: it is from the backward pass of its module and line."""
 UNKNOWN = "no_rule"
 """Bool attribute of a kernel of which only the bytes are known."""
+_MESSAGES = {"send": NodeType.COMM_SEND_NODE, "recv": NodeType.COMM_RECV_NODE}
 Name = Callable[[Communication], list[Attribute] | None]
 """Group or peer of a communication as attributes; None: it has one member, and moves nothing."""
 
@@ -300,8 +301,7 @@ class _Nodes:
             stream = self._own + each.group
             if stream in self._last:
                 after.add(self._last[stream])
-        kinds = {"send": NodeType.COMM_SEND_NODE, "recv": NodeType.COMM_RECV_NODE}
-        kind = kinds.get(each.type, NodeType.COMM_COLL_NODE)
+        kind = _MESSAGES.get(each.type, NodeType.COMM_COLL_NODE)
         key = each, stream, row.place
         if key not in self._of:
             self._of[key] = self._at(row, stream, self._transfer(each, where))

@@ -131,11 +131,7 @@ class Memory:
             now += size - alive.get(number, 0)
             alive[number] = size
             most = max(most, now)
-        self.count += 1
-        key = -self.count
-        self._numbers[key], self._made[self.count] = self.count, place
-        self._set(key, most - now)
-        return key
+        return self._alone(place, most - now)
 
     def release(self, key: int) -> None:
         """Let go of what `hold` has kept."""
@@ -157,10 +153,7 @@ class Memory:
         """Count what cuBLAS works in, once for each stream and each thread that calls it: gradients have their own."""
         if (stream, backward) not in self._libraries:
             self._libraries.add((stream, backward))
-            self.count += 1
-            key = -self.count
-            self._numbers[key], self._made[self.count] = self.count, "cuBLAS"
-            self._set(key, self._workspace)
+            self._alone("cuBLAS", self._workspace)
 
     def notes(self) -> list[str]:
         """Return what a person should know of the allocator."""
@@ -254,6 +247,14 @@ class Memory:
                 found.append((number, size, stream))
             found += [(other, 0, 0) for other in there.get(at, ())]
         return found
+
+    def _alone(self, place: str, size: int) -> int:
+        """Make a storage that no tensor has; return its key."""
+        self.count += 1
+        key = -self.count
+        self._numbers[key], self._made[self.count] = self.count, place
+        self._set(key, size)
+        return key
 
     def _set(self, key: int, size: int) -> None:
         new = -(-size // BLOCK) * BLOCK

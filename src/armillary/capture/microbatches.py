@@ -36,8 +36,8 @@ class Microbatches:
         """Replace what runs microbatches."""
         self._torch, self._recorder, self._graphs = torch, recorder, graphs
         self._blocks, self._leaves = Blocks(torch, recorder), leaves_of(torch)
-        # By stage, phase, shapes, and where its weights are: what was done last, with a result like it; what was twice.
-        self._done: dict[Key, tuple[Block | None, Any]] = {}
+        # By stage, phase, shapes, and where its weights are: what was done last, and what was done twice.
+        self._done: dict[Key, Block | None] = {}
         self._twice: set[Key] = set()
         self._latest: dict[tuple[int, str], Key] = {}
         # Phases of a whole microbatch of a stage, and those of microbatches that run.
@@ -96,7 +96,7 @@ class Microbatches:
         # The first one makes the memory of gradients.
         shapes = [tuple(each.shape) for each in self._leaves(inputs) if isinstance(each, self._torch.Tensor)]
         key = place, phase, number == 0, tuple(shapes), self._weights(stage)
-        block, like = self._done.get(key, (None, None))
+        block = self._done.get(key)
         if phase == "forward" and (key not in self._twice or not self._repeats(stage, number)):
             self._runs[place, number] = set()
         phases = self._runs.get((place, number))
@@ -104,7 +104,7 @@ class Microbatches:
             if block is None or key not in self._twice:
                 raise NotAlike
             try:
-                found = self._blocks.write(part, block, like)
+                found = self._blocks.write(part, block)
             except UnlikeError:
                 raise NotAlike from None
             recorder.log.note(NOTE)
@@ -114,7 +114,7 @@ class Microbatches:
             self._twice.add(key)
         elif key in self._twice:
             raise NotAlike
-        self._done[key] = new, self._shape(out)
+        self._done[key] = new
         if number:
             self._latest[place, phase] = key
         phases.add(phase)
@@ -142,7 +142,3 @@ class Microbatches:
             for each in module._parameters.values()
             if each is not None
         )
-
-    def _shape(self, out: Any) -> Any:
-        """Return what a part returned, without its tensors."""
-        return self._torch.utils._pytree.tree_map(lambda _: None, out)
