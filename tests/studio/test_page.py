@@ -297,6 +297,31 @@ def test_what_a_hand_does_next_is_asked_ahead(page: Page) -> None:
         page.until(f"Number(document.body.dataset.ready) > Number({ready}) + 1")
 
 
+def test_controls_that_stay_show_what_new_ones_would(page: Page) -> None:
+    """A control is made anew only when it would show something else."""
+    shown = (
+        "JSON.stringify([...document.querySelectorAll('#controls input, #controls select')]"
+        ".map((each) => [each.id, each.value, each.max, each.placeholder, each.ariaValueText]))"
+    )
+    page.open(SMALL)
+    page.browser.value(
+        "document.getElementById('choice-software').kept = document.getElementById('more').kept = true"
+    )
+    for slider in ("batch", "count", "parallel.tp", "fabric", "peak"):
+        page.browser.value(f"document.getElementById('slider-{slider}').focus()")
+        page.key("ArrowRight", "ArrowRight", 0, 39)
+    page.set("#field-microbatch", "3")
+    page.click("#undo")
+    page.set("#choice-recompute", "full")
+    page.until("document.querySelector('#plan').innerText.includes('full recomputation')")
+    assert page.browser.value(
+        "document.getElementById('choice-software').kept && document.getElementById('more').kept"
+    )
+    kept = page.browser.value(shown)
+    page.open(page.browser.value("location.hash").removeprefix("#"))
+    assert page.browser.value(shown) == kept
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 400])
 @pytest.mark.parametrize("trace", [False, True], ids=["model", "trace"])

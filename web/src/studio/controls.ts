@@ -73,7 +73,7 @@ function sliders(state: State, catalogue: Catalogue): Slider[] {
       values: powers(1, 4096),
       open: false,
       get: (now) => counted(now.machine)[0],
-      set: (_, value) => ({ machine: (value ?? 1) > 1 ? `${value}x${name}` : name }),
+      set: (now, value) => ({ machine: (value ?? 1) > 1 ? `${value}x${counted(now.machine)[1]}` : counted(now.machine)[1] }),
     });
   }
   found.push(
@@ -114,38 +114,71 @@ const CHOICES: [string, string][] = [
   ["pipeline.schedule", "schedule"],
 ];
 
-/** Fill a form with the controls of a state. What is typed while it is made anew keeps its focus. */
+/** A control, and all that it shows: while that is the same, the one that was made stays. */
+interface Control {
+  shows: unknown[];
+  make: () => HTMLElement | undefined;
+}
+const made = new WeakMap<Element, string>();
+
+/** Fill a form with the controls of a state. What is typed while one is made anew keeps its focus. */
 export function controls(form: HTMLElement, state: () => State, catalogue: Catalogue, change: Change): void {
   const focused = document.activeElement instanceof HTMLElement ? document.activeElement.id : "";
   const now = state();
   const open = [...form.querySelectorAll("details")].filter((each) => each.open).map((each) => each.id);
-  form.replaceChildren(...(now.trace ? traceControls(state, catalogue, change) : planControls(state, catalogue, change)));
+  const old = new Map([...form.children].map((each) => [made.get(each), each]));
+  const listed = now.trace
+    ? traceControls(state, catalogue, change).map((each, at): Control => ({ shows: [at, now], make: () => each }))
+    : planControls(state, catalogue, change);
+  const found = listed.flatMap(({ shows, make }): Element[] => {
+    const shown = JSON.stringify(shows);
+    const kept = old.get(shown);
+    if (kept) return [kept];
+    const control = make();
+    if (!control) return [];
+    made.set(control, shown);
+    // What a hand has moved shows something else.
+    for (const event of ["input", "change"]) control.addEventListener(event, () => made.delete(control));
+    return [control];
+  });
+  const stays = new Set(found);
+  for (const each of [...form.children]) if (!stays.has(each)) each.remove();
+  found.forEach((each, at) => form.children[at] !== each && form.insertBefore(each, form.children[at] ?? null));
   for (const id of open) form.querySelector<HTMLDetailsElement>(`#${CSS.escape(id)}`)?.setAttribute("open", "");
-  if (focused) document.getElementById(focused)?.focus();
+  if (focused && document.activeElement?.id !== focused) document.getElementById(focused)?.focus();
 }
 
-function planControls(state: () => State, catalogue: Catalogue, change: Change): HTMLElement[] {
+function planControls(state: () => State, catalogue: Catalogue, change: Change): Control[] {
   const now = state();
   const preset = catalogue.machines.find((each) => each.name === counted(now.machine)[1]);
-  const found = [
-    choice("model", "model", names(catalogue.models.map((each) => each.name), now.config ? now.model : ""), now.model, "", (value) =>
-      change({ model: value, config: null }, true),
-    ),
-    file(catalogue, change),
-    choice("machine", "machine", catalogue.machines.map((each) => each.name), counted(now.machine)[1], "", (value) => {
-      const found = catalogue.machines.find((each) => each.name === value);
-      const [count] = counted(state().machine);
-      change({ machine: found?.counted && count > 1 ? `${count}x${value}` : value, network: null, topology: found ? beginning(found) : null }, true);
-    }),
-    preset && drawnNetwork(state, catalogue, change, preset, counted(now.machine)[0]),
-    ...sliders(now, catalogue).map((each) => sliderOf(each, state, change)),
-    ...CHOICES.map(([key, label]) => ofPlan(catalogue.plan.find((each) => each.path.join(".") === key)!, label, state, change)),
-    choice("software", "software", ["", ...catalogue.software], now.software, "What it is trained with.", (value) =>
-      change({ software: value }, true),
-    ),
-    ...more(state, catalogue, change),
+  const models = names(catalogue.models.map((each) => each.name), now.config ? now.model : "");
+  return [
+    { shows: ["model", now.model, models.length], make: () => choice("model", "model", models, now.model, "", (value) => change({ model: value, config: null }, true)) },
+    { shows: ["file"], make: () => file(catalogue, change) },
+    {
+      shows: ["machine", preset?.name],
+      make: () =>
+        choice("machine", "machine", catalogue.machines.map((each) => each.name), counted(now.machine)[1], "", (value) => {
+          const found = catalogue.machines.find((each) => each.name === value);
+          const [count] = counted(state().machine);
+          change({ machine: found?.counted && count > 1 ? `${count}x${value}` : value, network: null, topology: found ? beginning(found) : null }, true);
+        }),
+    },
+    {
+      shows: ["drawn", now.machine, now.network, now.topology, now.graph],
+      make: () => preset && drawnNetwork(state, catalogue, change, preset, counted(now.machine)[0]),
+    },
+    ...sliders(now, catalogue).map((each) => ({ shows: ["slider", each, each.get(now)], make: () => sliderOf(each, state, change) })),
+    ...CHOICES.map(([key, label]) => ({
+      shows: [key, now.plan[key]],
+      make: () => ofPlan(catalogue.plan.find((each) => each.path.join(".") === key)!, label, state, change),
+    })),
+    {
+      shows: ["software", now.software],
+      make: () => choice("software", "software", ["", ...catalogue.software], now.software, "What it is trained with.", (value) => change({ software: value }, true)),
+    },
+    { shows: ["more", ...catalogue.plan.map((each) => each.path.join(".")).filter((key) => !SHOWN.has(key)).map((key) => now.plan[key])], make: () => more(state, catalogue, change) },
   ];
-  return found.filter((each) => each !== undefined);
 }
 
 /** Of a preset whose network is a graph, as much of it as a step takes seconds on. */
@@ -255,15 +288,17 @@ function ofPlan(value: PlanValue, label: string, state: () => State, change: Cha
   return element("div", { class: "choice" }, element("label", { for: field.id, title: value.help }, label), field);
 }
 
+/** The values of a plan that have a control of their own at the top. */
+const SHOWN = new Set(["batch", "sequence", "microbatch", "ranks", "parallel.tp", "parallel.pp", "parallel.cp", "parallel.ep", "pipeline.virtual", ...CHOICES.map(([key]) => key)]);
+
 /** All other values of a plan, below the headings that they have on the command line. */
-function more(state: () => State, catalogue: Catalogue, change: Change): HTMLElement[] {
-  const shown = new Set(["batch", "sequence", "microbatch", "ranks", "parallel.tp", "parallel.pp", "parallel.cp", "parallel.ep", "pipeline.virtual", ...CHOICES.map(([key]) => key)]);
+function more(state: () => State, catalogue: Catalogue, change: Change): HTMLElement {
   const groups = new Map<string, PlanValue[]>();
   for (const each of catalogue.plan) {
-    if (!shown.has(each.path.join("."))) groups.set(each.heading, [...(groups.get(each.heading) ?? []), each]);
+    if (!SHOWN.has(each.path.join("."))) groups.set(each.heading, [...(groups.get(each.heading) ?? []), each]);
   }
   const parts = [...groups].map(([heading, values]) =>
     element("details", { id: `more-${heading}` }, element("summary", {}, heading), ...values.map((each) => ofPlan(each, each.option.replace(/^--/, ""), state, change))),
   );
-  return [element("details", { id: "more" }, element("summary", {}, "More values of a plan"), ...parts)];
+  return element("details", { id: "more" }, element("summary", {}, "More values of a plan"), ...parts);
 }

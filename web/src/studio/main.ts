@@ -106,6 +106,7 @@ async function begin(): Promise<void> {
     busy?.abort();
   });
   let hand: Slider | null = null;
+  let moved = false;
   /** Have answered ahead what a hand may do next. */
   const ahead = () => {
     // What takes long would keep the process of searches from its work.
@@ -117,7 +118,9 @@ async function begin(): Promise<void> {
   };
   form.addEventListener("ahead", (event) => {
     hand = (event as CustomEvent<Slider>).detail;
-    ahead();
+    // The answer that is awaited goes first.
+    if (busy) moved = true;
+    else ahead();
   });
   async function follow(): Promise<void> {
     if (busy) {
@@ -148,6 +151,8 @@ async function begin(): Promise<void> {
       status.textContent = "";
       showAnswer();
       showView();
+      if (moved) setTimeout(ahead);
+      moved = false;
       setTimeout(() => void settle(asked), SETTLED);
     } catch (error) {
       if (!mine.signal.aborted || stopped) {
