@@ -137,6 +137,40 @@ CONFIGS = {
         | {"ffn_dim": 3072, "vocab_size": 50272, "max_position_embeddings": 2048, "word_embed_proj_dim": 768}
         | {"do_layer_norm_before": True, "_remove_final_layer_norm": False, "activation_function": "relu"},
     ),
+    "ibm-granite/granite-3.1-8b-base": (
+        8_170_848_256,
+        llama(4096, 40, 32, 8, 12800, 49155) | {"model_type": "granite", "tie_word_embeddings": True},
+    ),
+    "HuggingFaceTB/SmolLM3-3B": (
+        3_075_098_624,
+        llama(2048, 36, 16, 4, 11008, 128256) | {"model_type": "smollm3"},
+    ),
+    "stabilityai/stablelm-3b-4e1t": (
+        2_795_443_200,
+        llama(2560, 32, 32, 32, 6912, 50304) | {"model_type": "stablelm", "use_parallel_residual": False},
+    ),
+    # Without its norms after blocks, two of each layer.
+    "zai-org/GLM-4-9B-0414": (
+        9_400_279_040 - 2 * 40 * 4096,
+        llama(4096, 40, 32, 2, 13696, 151552)
+        | {"model_type": "glm4", "head_dim": 128, "attention_bias": True, "tie_word_embeddings": False},
+    ),
+    # Without the norm after the embedding.
+    "bigscience/bloom-7b1": (
+        7_069_016_064 - 2 * 4096,
+        {"model_type": "bloom", "hidden_size": 4096, "n_head": 32, "n_layer": 30, "vocab_size": 250880},
+    ),
+    "mosaicml/mpt-7b": (
+        6_649_286_656,
+        {"model_type": "mpt", "d_model": 4096, "n_heads": 32, "n_layers": 32, "vocab_size": 50432}
+        | {"expansion_ratio": 4, "max_seq_len": 2048, "no_bias": True, "attn_config": {"alibi": True}},
+    ),
+    "databricks/dbrx-base": (
+        131_596_523_520,
+        {"model_type": "dbrx", "d_model": 6144, "n_heads": 48, "n_layers": 40, "vocab_size": 100352}
+        | {"attn_config": {"kv_n_heads": 8, "clip_qkv": 8}, "max_seq_len": 32768}
+        | {"ffn_config": {"ffn_hidden_size": 10752, "moe_num_experts": 16, "moe_top_k": 4}},
+    ),
     "google/vit-base-patch16-224": (
         86_567_656,
         {"model_type": "vit", "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12}
@@ -300,6 +334,8 @@ def test_a_bare_vision_model_has_a_pooler_and_no_classifier(tmp_path):
         (LLAMA | {"hidden_act": "relu2"}, "hidden_act: got 'relu2'"),
         (LLAMA | {"hidden_act": ["silu"]}, "hidden_act: got ['silu']"),
         (CONFIGS["deepseek-ai/DeepSeek-V3"][1] | {"moe_layer_freq": 2}, "moe_layer_freq: got 2, expected 1"),
+        (CONFIGS["mosaicml/mpt-7b"][1] | {"no_bias": False}, "no_bias: got False, expected True"),
+        (CONFIGS["databricks/dbrx-base"][1] | {"ffn_config": 4}, "ffn_config: got 4, expected a mapping"),
         (CONFIGS["facebook/opt-125m"][1] | {"word_embed_proj_dim": 512}, "word_embed_proj_dim: got 512"),
         (CONFIGS["Qwen/Qwen3-30B-A3B"][1] | {"mlp_only_layers": [3]}, "mlp_only_layers: got [3]"),
         (CONFIGS["Qwen/Qwen3-30B-A3B"][1] | {"mlp_only_layers": "3"}, "mlp_only_layers: got '3'"),

@@ -20,10 +20,12 @@ from armillary.base.errors import InputError, nearest, one_of
 from armillary.base.hints import key_text
 from armillary.workload.models.hugging_face.configuration import Built, Configuration
 from armillary.workload.models.hugging_face.deepseek import SPARSE, deepseek
-from armillary.workload.models.hugging_face.gpt import gpt2, gpt_neox, opt, starcoder2, vit
+from armillary.workload.models.hugging_face.gpt import bloom, dbrx, gpt2, gpt_neox, mpt, opt, starcoder2, vit
 from armillary.workload.models.hugging_face.hybrid import nemotron_h, qwen3_next
 from armillary.workload.models.hugging_face.llama import (
+    glm4,
     glm4_moe,
+    granite,
     llama,
     minimax_m2,
     mistral,
@@ -34,6 +36,7 @@ from armillary.workload.models.hugging_face.llama import (
     qwen2_moe,
     qwen3,
     qwen3_moe,
+    stablelm,
 )
 from armillary.workload.models.hugging_face.quantised import published
 from armillary.workload.models.hugging_face.windowed import gemma, gemma2, gemma3, gpt_oss, llama4
@@ -46,6 +49,10 @@ ARCHITECTURES: dict[str, Callable[[Configuration], Built]] = {
     "phi3": mistral,
     "olmo2": olmo2,
     "olmoe": olmoe,
+    "granite": granite,
+    "smollm3": granite,
+    "stablelm": stablelm,
+    "glm4": glm4,
     "qwen2": qwen2,
     "qwen2_moe": qwen2_moe,
     "qwen3": qwen3,
@@ -67,6 +74,9 @@ ARCHITECTURES: dict[str, Callable[[Configuration], Built]] = {
     "gpt_neox": gpt_neox,
     "opt": opt,
     "starcoder2": starcoder2,
+    "bloom": bloom,
+    "mpt": mpt,
+    "dbrx": dbrx,
     "vit": vit,
 }
 """``model_type`` -> its reader."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from armillary.base.document import Document
@@ -58,6 +59,13 @@ class Configuration:
     def optional(self, key: str) -> int | None:
         """Return a whole number, or None if it is absent or null."""
         return self.whole(key) if self.given(key) else None
+
+    def part(self, key: str) -> Configuration:
+        """Return the configuration that `key` has; absent or null, an empty one."""
+        value = self.value(key) or {}
+        if not isinstance(value, Mapping):
+            self.document.reject((key,), value, "a mapping of keys to values")
+        return Configuration(replace(self.document, data={**value}))
 
     def true(self, key: str, default: bool) -> bool:
         """Return a truth value."""

@@ -63,6 +63,67 @@ def opt(config: Configuration) -> Built:
     }
 
 
+def bloom(config: Configuration) -> Built:
+    """Build BLOOM without the norm after its embedding; its biases of distance count as rotary positions."""
+    hidden = config.whole("hidden_size" if config.given("hidden_size") else "n_embed")
+    config.only("apply_residual_connection_post_layernorm", False, "a residual from before the norm")
+    return Decoder, {
+        "layers": config.whole("n_layer" if config.given("n_layer") else "num_hidden_layers"),
+        "hidden": hidden,
+        "vocabulary": config.whole("vocab_size"),
+        "context": config.whole("seq_length", 2048),
+        "tied": config.true("tie_word_embeddings", True),
+        "norm": "layer",
+        "activation": "gelu",
+        "attention": {
+            "heads": config.whole("n_head" if config.given("n_head") else "num_attention_heads"),
+            "bias": "all",
+        },
+        "mlp": {"size": 4 * hidden, "bias": True},
+    }
+
+
+def mpt(config: Configuration) -> Built:
+    """Build MPT without biases, as all published ones are; its biases of distance count as rotary positions."""
+    config.only("no_bias", True, "projections without biases")
+    hidden, heads = config.whole("d_model"), config.whole("n_heads")
+    return Decoder, {
+        "layers": config.whole("n_layers"),
+        "hidden": hidden,
+        "vocabulary": config.whole("vocab_size"),
+        "context": config.whole("max_seq_len", 2048),
+        "tied": config.true("tie_word_embeddings", True),
+        # Layer norms without a bias have as many parameters.
+        "norm": "rms",
+        "activation": "gelu",
+        "attention": {"heads": heads, "kv_heads": config.part("attn_config").whole("kv_n_heads", heads)},
+        "mlp": {"size": config.whole("expansion_ratio", 4) * hidden},
+    }
+
+
+def dbrx(config: Configuration) -> Built:
+    """Build DBRX, whose layer norms have no bias."""
+    experts = config.part("ffn_config")
+    return Decoder, {
+        "layers": config.whole("n_layers", 24),
+        "hidden": config.whole("d_model", 2048),
+        "vocabulary": config.whole("vocab_size", 32000),
+        "context": config.whole("max_seq_len", 2048),
+        "tied": config.true("tie_word_embeddings", False),
+        "norm": "rms",
+        "activation": "swiglu",
+        "attention": {
+            "heads": config.whole("n_heads", 16),
+            "kv_heads": config.part("attn_config").whole("kv_n_heads", 1),
+        },
+        "experts": {
+            "count": experts.whole("moe_num_experts", 4),
+            "top_k": experts.whole("moe_top_k", 1),
+            "size": experts.whole("ffn_hidden_size", 3584),
+        },
+    }
+
+
 def vit(config: Configuration) -> Built:
     """Build a vision transformer, with a classifier unless the file is of the bare model."""
     labels = config.value("id2label")

@@ -45,6 +45,26 @@ def mistral(config: Configuration) -> Built:
     return model, data
 
 
+def granite(config: Configuration) -> Built:
+    """Build Granite, a Llama whose sums have factors, or SmolLM 3, a Llama of which some layers have no positions."""
+    return llama(config, tied=config.value("model_type") == "smollm3")
+
+
+def stablelm(config: Configuration) -> Built:
+    """Build StableLM: a Llama with layer norms."""
+    config.only("use_parallel_residual", False, "attention before the feed-forward block")
+    config.only("qk_layernorm", False, "no norm over heads")
+    model, data = llama(config, bias="qkv" if config.true("use_qkv_bias", False) else "none")
+    return model, data | {"norm": "layer"}
+
+
+def glm4(config: Configuration) -> Built:
+    """Build GLM-4 without its norms after blocks."""
+    model, data = llama(config)
+    data["attention"]["bias"] = "qkv" if config.true("attention_bias", False) else "none"
+    return model, data
+
+
 def mixtral(config: Configuration) -> Built:
     """Build Mixtral, or another Llama whose layers all have experts."""
     model, data = mistral(config)
