@@ -19,12 +19,12 @@ from armillary.explore.search.bound import StepBound
 from armillary.explore.sweep.memory import needed
 from armillary.explore.training.candidates import candidates, left_out, why_none
 from armillary.explore.training.defaults import completed, with_recipe, with_sequence
-from armillary.explore.training.parts import parts_of
+from armillary.explore.training.mean_step import seconds
 from armillary.explore.training.plan_keys import nested
 from armillary.explore.training.prediction import Prediction, plans_block
 from armillary.explore.training.software import Software, software_on, usual
 from armillary.explore.training.step import platform_of
-from armillary.explore.training.train import of_parts, plan_of, step_of
+from armillary.explore.training.train import of_step, plan_of, step_of
 from armillary.platform.files.preset import merged
 from armillary.report.memory_fit import Memory
 from armillary.report.page.blocks import Block, table
@@ -266,11 +266,8 @@ def _ranked(
     if not timed:
         raise InputError(f"no plan is possible: {rejected[0].why}" if rejected else "no plans to rank")
     timed.sort(key=lambda each: each.seconds)
-    best = [
-        of_parts(step_of(model, machine, each.plan), machine, used, each.parts, assumed)
-        for each in timed[:top]
-    ]
-    return Choice(tuple(best), (*_slower(timed, top), *rejected), len(timed), assumed)
+    best = _predicted(model, machine, used, timed[:top], assumed)
+    return Choice(best, (*_slower(timed, top), *rejected), len(timed), assumed)
 
 
 def _searched(
@@ -307,8 +304,7 @@ def _searched(
         tell("simulated", done + 1, len(waiting))
     if not timed:
         raise InputError(_impossible(model, given, machine, rejected))
-    steps = [(step_of(model, machine, each.plan), each.parts) for each in timed[:top]]
-    best = tuple(of_parts(step, machine, software, parts, assumed) for step, parts in steps)
+    best = _predicted(model, machine, software, timed[:top], assumed)
     return Choice(best, (*rejected, *_slower(timed, top)), len(timed), assumed)
 
 
@@ -360,19 +356,22 @@ def _pointless(values: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class _Timed:
-    """A plan that was simulated: its keys, and what its step consists of, so that it is simulated once."""
+    """A plan whose time was simulated."""
 
     plan: dict[str, Any]
-    parts: Mapping[str, float]
-
-    @property
-    def seconds(self) -> float:
-        return sum(self.parts.values())
+    seconds: float
 
 
 def _timed(model: Model, machine: Machine, software: Software, values: dict[str, Any]) -> _Timed:
     plan_of(values, machine)
-    return _Timed(values, parts_of(step_of(model, machine, values), software.fitted.constants))
+    return _Timed(values, seconds(step_of(model, machine, values), software.fitted.constants))
+
+
+def _predicted(
+    model: Model, machine: Machine, software: Software, best: Sequence[_Timed], assumed: tuple[str, ...]
+) -> tuple[Prediction, ...]:
+    """Return what the steps of the best plans consist of, which takes longer than their times."""
+    return tuple(of_step(step_of(model, machine, each.plan), machine, software, assumed) for each in best)
 
 
 def _slower(timed: Sequence[_Timed], top: int) -> list[Rejected]:

@@ -11,7 +11,15 @@ import numpy as np
 from armillary.engine.common.timeline import KINDS
 from armillary.explore.training.constants import Constants
 from armillary.explore.training.mean_step import checkpoint_seconds
-from armillary.explore.training.step import Step, check_storage, extent, simulated, trace_of
+from armillary.explore.training.step import (
+    AFTER,
+    Extent,
+    Step,
+    check_storage,
+    extent,
+    simulated,
+    trace_of,
+)
 from armillary.trace.attention import ATTENTION
 from armillary.trace.gemm import GEMM
 
@@ -37,17 +45,26 @@ TITLES = {
     "checkpoint": "checkpoints",
 }
 
-LATER = 5
-"""Microbatches for each stage after which a step is looked at again whose parts are not steady after 2. In pipelines of
-4 and 8 stages whose waiting fell after 2 it fell no more after 5, and communication grew as later within 3 %."""
+MOST_NODES = 1_000_000
+"""Nodes of the runs whose parts are looked at, about: some second of work."""
+OFF = 0.02
+"""Share of a step by which a part was off where it does not follow from the whole: see docs/validation/training.md."""
 STEADY = 1e-9
 """Share by which a part may become less by rounding."""
 
 
 def parts_of(step: Step, constants: Constants) -> dict[str, float]:
-    """Return the seconds of each of `PARTS`, and of checkpoints if there are any.
+    """Return the seconds of each of `PARTS`, and of checkpoints if there are any: see `parts_and_note`."""
+    return parts_and_note(step, constants)[0]
 
-    Their sum is what `armillary.explore.training.mean_step.seconds` says.
+
+def parts_and_note(step: Step, constants: Constants) -> tuple[dict[str, float], str]:
+    """Return the seconds of each of `PARTS`, of checkpoints if there are any, and which runs they are of.
+
+    The latter is "" where they are of the whole step. The sum is what `armillary.explore.training.mean_step.seconds`
+    says, to the millionth. Of a step of many microbatches it is what the last ones of a shorter run add, for as many as
+    are left. The time of a round is steady long before its parts are (a CPU falls behind its device a little more with
+    each): that run is as long as can be.
 
     Raises:
         InputError: the plan is impossible on the machine.
@@ -55,17 +72,37 @@ def parts_of(step: Step, constants: Constants) -> dict[str, float]:
     check_storage(step)
     more = checkpoint_seconds(step, constants)
     also = {"checkpoint": more} if more else {}
-    for runs in (extent(step), extent(step, after=LATER), extent(step, steady=False)):
+    note = ""
+    for runs in (_long(step, constants), Extent(step)):
         first = parts_of_run(simulated(runs.first, constants), trace_of(runs.first, constants))
         if runs.second is None:
             break
         second = parts_of_run(simulated(runs.second, constants), trace_of(runs.second, constants))
-        # A part that becomes less with more to do: the CPU still falls back behind the device, say.
+        # A part that becomes less with more to do changes still.
         if all(second[name] >= first[name] * (1 - STEADY) for name in PARTS):
-            # As the time itself: what a round of the steady state adds, for as many rounds as are left.
             first = {name: first[name] + (second[name] - first[name]) * runs.share for name in PARTS}
+            note = _note(step, runs.first, runs.second)
             break
-    return first | also
+    return first | also, note
+
+
+def _long(step: Step, constants: Constants) -> Extent:
+    """Return the longest runs of about `MOST_NODES` nodes together: if it can be, the whole."""
+    short = extent(step)
+    if short.second is None:
+        return short
+    _, count, stages = step.rounds()
+    round_ = sum(graph.n_nodes for graph in trace_of(short.first, constants).graphs) / AFTER
+    rounds = MOST_NODES / round_
+    return Extent(step) if rounds >= count / stages else extent(step, after=max(AFTER, int(rounds - 1) // 2))
+
+
+def _note(step: Step, first: Step, second: Step) -> str:
+    few, more, all_ = (each.rounds()[1] for each in (first, second, step))
+    return (
+        f"parts of the step: from runs of {few:,} and {more:,} of its {all_:,} microbatches; each part may be off by "
+        f"{100 * OFF:.0f} % of the step, their sum is not"
+    )
 
 
 def limit(parts: Mapping[str, float]) -> tuple[str, float]:

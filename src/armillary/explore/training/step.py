@@ -75,7 +75,11 @@ class Extent:
     share: float = 0.0
 
 
-def extent(step: Step, *, steady: bool = True, after: int = 2) -> Extent:
+AFTER = 2
+"""Microbatches for each stage after which rounds take the same time."""
+
+
+def extent(step: Step, *, steady: bool = True, after: int = AFTER) -> Extent:
     """Return what to simulate: two steps of fewer microbatches where there are many.
 
     Once a pipeline is full, each further round of microbatches takes the same, so the difference of two runs is so many

@@ -19,7 +19,7 @@ from armillary.explore.training.constants import Constants
 from armillary.explore.training.defaults import chosen, completed, unchosen, with_recipe, with_sequence
 from armillary.explore.training.interval import interval_of
 from armillary.explore.training.mean_step import checkpoint, seconds
-from armillary.explore.training.parts import parts_of
+from armillary.explore.training.parts import parts_and_note
 from armillary.explore.training.plan_keys import PlanError, nested
 from armillary.explore.training.prediction import Prediction
 from armillary.explore.training.software import Software, software_on, usual
@@ -118,14 +118,12 @@ def of_plan(
         InputError: the plan is impossible.
     """
     _check_offload(plan_of(values, machine), machine)  # a wrong plan is refused before it is simulated
-    step = step_of(model, machine, values)
-    return of_parts(step, machine, software, parts_of(step, software.fitted.constants), ())
+    return of_step(step_of(model, machine, values), machine, software)
 
 
-def of_parts(
-    step: Step, machine: Machine, software: Software, parts: Mapping[str, float], assumed: tuple[str, ...]
-) -> Prediction:
-    """Return the prediction of a step whose `parts` were simulated."""
+def of_step(step: Step, machine: Machine, software: Software, assumed: tuple[str, ...] = ()) -> Prediction:
+    """Return the prediction of a step whose plan is known to be possible, after what was assumed for it."""
+    parts, note = parts_and_note(step, software.fitted.constants)
     model, plan = step.model, plan_of(step.plan, machine)
     time = fsum(parts.values())
     sequence = plan.sequence or models.default_sequence(model)
@@ -144,7 +142,7 @@ def of_parts(
         plan.batch * (sequence or 0) * plan.iterations,
         (
             *assumed, *without_effect(plan, model, software.plan), *_storage(step, software.fitted.constants),
-            *_assumed(model, plan, machine, software),
+            *_assumed(model, plan, machine, software), *((note,) if note else ()),
         ),
         step,
         partial(of_plan, model, machine, software),
