@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import fsum
 from typing import TYPE_CHECKING
 
@@ -73,7 +73,7 @@ def parts_and_note(step: Step, constants: Constants) -> tuple[dict[str, float], 
     more = checkpoint_seconds(step, constants)
     also = {"checkpoint": more} if more else {}
     note = ""
-    for runs in (_long(step, constants), Extent(step)):
+    for runs in _looks(step, constants):
         first = parts_of_run(simulated(runs.first, constants), trace_of(runs.first, constants))
         if runs.second is None:
             break
@@ -86,15 +86,17 @@ def parts_and_note(step: Step, constants: Constants) -> tuple[dict[str, float], 
     return first | also, note
 
 
-def _long(step: Step, constants: Constants) -> Extent:
-    """Return the longest runs of about `MOST_NODES` nodes together: if it can be, the whole."""
+def _looks(step: Step, constants: Constants) -> Iterator[Extent]:
+    """Yield what to look at: the longest runs of about `MOST_NODES` nodes together, some twice as long, the whole."""
     short = extent(step)
-    if short.second is None:
-        return short
-    _, count, stages = step.rounds()
-    round_ = sum(graph.n_nodes for graph in trace_of(short.first, constants).graphs) / AFTER
-    rounds = MOST_NODES / round_
-    return Extent(step) if rounds >= count / stages else extent(step, after=max(AFTER, int(rounds - 1) // 2))
+    if short.second is not None:
+        _, count, stages = step.rounds()
+        rounds = MOST_NODES * AFTER / sum(graph.n_nodes for graph in trace_of(short.first, constants).graphs)
+        if rounds < count / stages:
+            after = max(AFTER, int(rounds - 1) // 2)
+            yield extent(step, after=after)
+            yield extent(step, after=2 * after + 1)
+    yield Extent(step)
 
 
 def _note(step: Step, first: Step, second: Step) -> str:
