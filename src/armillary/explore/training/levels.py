@@ -35,7 +35,7 @@ APPROXIMATE = "approximate: "
 HOW = ("messages", "levels")
 DEVIATION = 0.05
 """Standard deviation that levels add to ln(measured / predicted). The root mean square of ln(step by levels that are
-cut for the plan / step by messages) is 0.038 over the 46 steps of `docs/validation/networks.md`, of up to 64 devices."""
+cut for the plan / step by messages) is 0.038 over the 46 steps of `docs/validation/networks.md`, up to 64 devices."""
 _ROUTES = 0.75e-6
 """Seconds for each pair of a device and a node of a plane: 0.5e-6 measured of 1,024 devices on rails, 0.8e-6 of 576 in
 18 planes and of 4,096 behind leaves and spines."""
