@@ -165,11 +165,31 @@ def check_table(owner: Any, name: str, key: Rule, value: Rule) -> None:
     table = getattr(owner, name)
     if not isinstance(table, Mapping):
         raise refuse(owner, (name,), f"got {show(table)}, expected a mapping of keys to values")
+    if all_are(key, table.keys()) and all_are(value, table.values()):
+        return
     for each, entry in table.items():
         if problem := key(each):
             raise refuse(owner, (name,), problem)
         if problem := value(entry):
             raise refuse(owner, (name, each), problem)
+
+
+def all_are(rule: Rule, values: Collection[object]) -> bool:
+    """Return whether a rule surely holds for many values, by their types and extremes.
+
+    Samples make tables of 65,536 ranks by the hundred; one by one they take 0.1 s each.
+    """
+    # Types as they are: a bool is no number, and NumPy's are looked at one by one.
+    kinds = set(map(type, values))
+    if isinstance(rule, Kind):
+        return all(issubclass(kind, rule.type) for kind in kinds)
+    if not isinstance(rule, Number) or kinds not in ({int}, {float}) or (rule.whole and kinds != {int}):
+        return False
+    numbers: Collection[float] = values  # type: ignore[assignment]
+    # Comparisons with NaN say nothing.
+    if kinds == {float} and any(map(math.isnan, numbers)):
+        return False
+    return not any(rule.out_of_range(each, each) for each in (min(numbers), max(numbers)))
 
 
 def refuse(owner: Any, place: KeyPath, problem: str) -> FieldError:

@@ -33,6 +33,7 @@ from armillary.platform.limits import (
     Kind,
     Maybe,
     Number,
+    all_are,
     check,
     check_table,
     refuse,
@@ -341,6 +342,8 @@ def _check_platform(platform: Platform) -> None:
         ("port_speed",): platform.port_speed,
     }
     for place, table in per_rank.items():
+        if all_are(Number(high=npus - 1, whole=True), table.keys()):
+            continue
         for rank in table:
             # The rule of a rank needs the number of NPUs, which is known only here.
             if isinstance(rank, bool) or not isinstance(rank, Integral) or not 0 <= int(rank) < npus:

@@ -18,9 +18,10 @@ Whole = Annotated[int, Ruled(BYTES)]
 class _Ways(Part):
     """What chooses among the links that the topology's routing allows."""
 
-    spread: Literal["message", "packet", "flowlet"] | None = Field(
+    spread: Literal["message", "packet", "flowlet", "permuted"] | None = Field(
         default=None,
-        description="What takes one way; if absent packet with routing adaptive, minimal, valiant, ugal, else message.",
+        description="What takes one way (permuted: all in turn); if absent packet with routing adaptive, minimal, "
+        "valiant, ugal, else message.",
     )
     qps: Count | None = Field(default=None, description="Queue pairs of a connection; if absent 1.")
     flowlet_gap: Time | None = Field(default=None, description="That ends a flowlet; if absent 10 us.")

@@ -16,6 +16,7 @@ from armillary.base.files import make_folder
 from armillary.base.json_text import parse_json
 from armillary.base.text import on_one_line
 from armillary.explore.training import prediction
+from armillary.explore.training.levels import APPROXIMATE, by_levels, takes_levels
 from armillary.explore.training.parts import TITLES
 from armillary.explore.training.prediction import Prediction
 from armillary.explore.training.scaled import Scaled, scaled
@@ -23,7 +24,6 @@ from armillary.explore.training.show import prediction_json
 from armillary.explore.training.takeaway import study
 from armillary.explore.training.train import at_once, plan_of
 from armillary.studio.drawn import machine_with
-from armillary.studio.levels import APPROXIMATE, by_levels, takes_levels
 from armillary.studio.question import Question, command_line, model_file, preset_of, python, read_question
 from armillary.workload.models import Model
 

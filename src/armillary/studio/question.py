@@ -12,11 +12,11 @@ from typing import Any
 from armillary.base.document import Document
 from armillary.base.errors import InputError, nearest
 from armillary.base.hints import show
+from armillary.explore.training.levels import HOW
 from armillary.explore.training.plan_keys import ALONE, nested
 from armillary.platform.files.preset import device_names, preset_names
 from armillary.platform.files.sized import counted
 from armillary.studio.drawn import MOST_NAME, check_network, check_topology
-from armillary.studio.levels import HOW
 from armillary.workload.models import Model, load_model, preset_named
 from armillary.workload.models import preset_names as model_names
 from armillary.workload.models.hugging_face import from_hugging_face
@@ -35,7 +35,7 @@ class Question:
         machine: A preset, which may be counted.
         network: Dimensions that take the place of the preset's network, the innermost first; None: none were drawn.
         topology: A graph that takes its place; None: none was drawn.
-        graph: How a graph is taken, see `armillary.studio.levels`; "": by its size.
+        graph: How a graph is taken, see `armillary.explore.training.levels`; "": by its size.
         fabric: Factor of the bandwidth between nodes.
         peak: Factor of the peaks of devices.
         software: What the model is trained with; "": what suits.

@@ -12,7 +12,8 @@ import armillary
 from armillary.base.errors import InputError
 from armillary.cli import main
 from armillary.explore.cost import load_costs, price
-from armillary.explore.training.fabrics import compare_machines
+from armillary.explore.training.fabrics import TIERS, compare_machines
+from armillary.explore.training.fabrics_show import headline
 from armillary.platform import load_platform
 
 SMALL = {"batch": 16, "sequence": 1024, "recompute": "none"}
@@ -103,3 +104,49 @@ def test_the_command_prints_and_writes_the_same(tmp_path: Path) -> None:
     assert drawn.stat().st_size > 1000
     alone = CliRunner().invoke(main, words[:3] + words[4:])
     assert alone.exit_code == 2
+
+
+def rails(folder: Path, name: str, bandwidth: int, hosts: int = 8) -> str:
+    """Hosts of 8 H100 whose rails have so many GB/s, as a graph."""
+    path = folder / f"{name}.yaml"
+    path.write_text(f"""
+software: megatron-core
+platform:
+  topology:
+    {{kind: rail-optimised, hosts: {hosts}, npus_per_host: 8, host_bandwidth: 450 GB/s, host_latency: 1 us, spines: 2,
+      hosts_per_unit: {min(hosts, 2)}, bandwidth: {bandwidth} GB/s, latency: 1 us, routing: rail}}
+  npu: {{peak: {{bf16: 989 TFLOP/s}}, memory: {{bandwidth: 3.35 TB/s, capacity: 79 GiB}}}}
+  compute: {{model: gpu, device: h100-sxm}}
+""")
+    return str(path)
+
+
+def test_large_graphs_are_compared_by_their_levels_and_say_so(tmp_path: Path) -> None:
+    paths = [rails(tmp_path, "fast", 50), rails(tmp_path, "slow", 5)]
+    given = {**SMALL, "batch": 64}
+    found = compare_machines("llama-2-7b", paths, costs=[load_costs("h100")], tp=2, **given)
+    fast, slow = found.fabrics
+    assert fast.approximate and slow.approximate and found.verdicts[1].differs
+    text = headline(found)
+    assert text.startswith(f"Fastest: {paths[0]}") and text.endswith(
+        "approximate: all by levels of the graph"
+    )
+    for each in found.fabrics:
+        said = [one for one in each.prediction.assumptions if one.startswith("approximate")]
+        assert len(said) == 1 and "2 devices at 450 GB/s and 4 groups at 450 GB/s and 8 groups at" in said[0]
+        assert 0 < each.bound_s <= each.prediction.step_time_s
+        low, high = each.prediction.interval_s
+        assert each.prediction.machine.name == each.name and low < each.prediction.step_time_s < high
+        assert each.unknown == (TIERS,)
+    # Prices are those of whole levels: a tenth of the bandwidth of the rails costs less.
+    assert fast.cost_per_year is not None and slow.cost_per_year is not None
+    assert 0.8 * fast.cost_per_year < slow.cost_per_year < fast.cost_per_year
+
+
+def test_plans_of_a_graph_are_ranked_and_messages_move_where_there_are_few_devices(tmp_path: Path) -> None:
+    large, small = (rails(tmp_path, name, 50, hosts) for name, hosts in (("large", 8), ("small", 1)))
+    found = compare_machines("llama-2-7b", [large, large], **{**SMALL, "batch": 64})
+    assert found.fabrics[0].prediction.step_time_s == found.fabrics[1].prediction.step_time_s
+    assert not found.verdicts[1].differs
+    few = compare_machines("llama-2-7b", [small, "8xh100"], tp=8, **SMALL)
+    assert [each.approximate for each in few.fabrics] == [False, False] and "approximate" not in headline(few)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import fsum
 from typing import Any
 
 from armillary.base.document import Source
@@ -15,14 +17,26 @@ from armillary.explore.cost.measures import HOURS_PER_YEAR
 from armillary.explore.training.choose import Progress, plan
 from armillary.explore.training.fitted import NORMAL
 from armillary.explore.training.interval import deviation
+from armillary.explore.training.levels import (
+    APPROXIMATE,
+    DEVIATION,
+    leveled,
+    places_of,
+    takes_levels,
+    unshared,
+)
 from armillary.explore.training.parts import exposed
 from armillary.explore.training.plan_keys import PlanError, nested
 from armillary.explore.training.prediction import Prediction
 from armillary.explore.training.step import simulated
-from armillary.explore.training.train import predicted, step_of
+from armillary.explore.training.train import of_plan, predicted, step_of
 from armillary.report.lower_bound import bound
 from armillary.workload.models import Model, model_of
 from armillary.workload.plan.request import keys_of
+
+RANKED = 4
+"""Plans of a graph whose levels are cut for each."""
+TIERS = "tiers of switches: a GB/s of a device costs the same on every graph"
 
 
 @dataclass(frozen=True)
@@ -35,6 +49,8 @@ class Fabric:
         cost_per_year: USD of the machine and what it draws; None: not known.
         power_w: Mean power of a step; None: not known.
         unknown: What the costs do not say and is therefore not counted.
+        approximate: Whether its network is a graph that is taken by its levels, see
+            `armillary.explore.training.levels`.
     """
 
     prediction: Prediction
@@ -42,6 +58,7 @@ class Fabric:
     cost_per_year: float | None
     power_w: float | None
     unknown: tuple[str, ...] = ()
+    approximate: bool = False
 
     @property
     def name(self) -> str:
@@ -132,7 +149,7 @@ def compare_machines(
     best = min(fabrics, key=lambda each: each.prediction.step_time_s)
     return Fabrics(
         tuple(fabrics),
-        tuple(_verdict(read, each.prediction, best.prediction) for each in fabrics),
+        tuple(_verdict(read, each, best) for each in fabrics),
         len(costs) == 1,
     )
 
@@ -141,30 +158,72 @@ def _fabric(
     model: Model, machine: Machine, given: Mapping[str, Any], software: str, costs: Costs | None,
     progress: Progress | None,
 ) -> Fabric:  # fmt: skip
+    graph = machine.platform.topology is not None and takes_levels("", machine)
+    on = leveled(machine) if graph else machine
     if "parallel" in given:
-        best = predicted(model, machine, given, software)
+        found: Sequence[Prediction] = [predicted(model, on, given, software)]
     else:
-        best = plan(model, machine, software=software, top=1, progress=progress, **given).best
-    plan_keys = {key: value for key, value in keys_of(best.plan).items() if key != "ranks"}
-    timeline = simulated(step_of(model, machine, plan_keys), best.software.fitted.constants)
-    least = bound(timeline).ticks * 1e-9
+        # Levels as a whole rank plans, as pieces of them for each plan they tell its time.
+        found = plan(
+            model, on, software=software, top=RANKED if graph else 1, progress=progress, **given
+        ).plans
+    if graph:
+        found = _cut(model, machine, found)
+    best = min(found, key=lambda each: each.step_time_s)
+    plan_keys, constants = _keys(best), best.software.fitted.constants
+    timeline = simulated(step_of(model, best.machine, plan_keys), constants)
+    freely = simulated(step_of(model, unshared(machine), plan_keys), constants) if graph else timeline
+    least = bound(freely).ticks * 1e-9
     if costs is None:
-        return Fabric(best, least, None, None)
-    known = measures_of(use_of(timeline), machine.platform, costs)
+        return Fabric(best, least, None, None, (), graph)
+    used, levels = use_of(timeline), on.platform.dimensions
+    # What pieces of a level move, the level moves, whose links have a price.
+    places = places_of(best.machine.platform.dimensions, levels)
+    moved = [
+        fsum(each for each, at in zip(used.moved, places, strict=True) if at == d) for d in range(len(levels))
+    ]
+    known = measures_of(replace(used, moved=tuple(moved)), on.platform, costs)
     hourly = known.get("price_per_hour")
     yearly = None if hourly is None else hourly * HOURS_PER_YEAR * costs.utilisation
-    unknown = price(machine.platform, costs).missing
-    return Fabric(best, least, yearly, known.get("power"), unknown)
+    unknown = price(on.platform, costs).missing
+    return Fabric(best, least, yearly, known.get("power"), (*unknown, TIERS) if graph else unknown, graph)
 
 
-def _verdict(model: Model, one: Prediction, best: Prediction) -> Verdict:
+def _cut(model: Model, machine: Machine, found: Sequence[Prediction]) -> list[Prediction]:
+    """Return predictions on the levels of a graph that are cut for the plan of each."""
+    kept: dict[str, Machine] = {}
+    cut = []
+    for each in found:
+        name = json.dumps(_keys(each)["parallel"], sort_keys=True, default=str)
+        if name not in kept:
+            kept[name] = leveled(machine, each.plan)
+        again = of_plan(model, kept[name], each.software, _keys(each))
+        wide = exp(NORMAL * hypot(_deviation(model, again), DEVIATION))
+        own = [text for text in again.assumptions if text.startswith(APPROXIMATE)]
+        others = [text for text in each.assumptions if not text.startswith(APPROXIMATE)]
+        cut.append(
+            replace(
+                again, interval_s=(again.step_time_s / wide, again.step_time_s * wide),
+                assumptions=(*own, *others),
+            )
+        )  # fmt: skip
+    return cut
+
+
+def _keys(one: Prediction) -> dict[str, Any]:
+    return {key: value for key, value in keys_of(one.plan).items() if key != "ranks"}
+
+
+def _verdict(model: Model, fabric: Fabric, fastest: Fabric) -> Verdict:
     """Return what a machine is against the fastest.
 
     What a software and a device do to all plans alike cancels where they are the same; what remains is what the steps
-    of the software differ by, of both, and what follows from how much more the one exposes of communication.
+    of the software differ by, of both, what follows from how much more the one exposes of communication, and what
+    levels are off by.
     """
+    one, best = fabric.prediction, fastest.prediction
     shared = one.machine.device == best.machine.device != "" and one.software.name == best.software.name
-    if one is best:
+    if fabric is fastest:
         return Verdict(0.0, (0.0, 0.0), False, True)
     if shared:
         known = one.software.fitted.spread
@@ -172,11 +231,11 @@ def _verdict(model: Model, one: Prediction, best: Prediction) -> Verdict:
         spread = hypot(known.step, known.step, known.exposed * more)
     else:
         spread = hypot(*(_deviation(model, each) for each in (one, best)))
+    spread = hypot(spread, DEVIATION * fabric.approximate, DEVIATION * fastest.approximate)
     ratio = one.step_time_s / best.step_time_s
     wide = exp(NORMAL * spread)
     return Verdict(ratio - 1, (ratio / wide - 1, ratio * wide - 1), abs(log(ratio)) > NORMAL * spread, shared)
 
 
 def _deviation(model: Model, one: Prediction) -> float:
-    plan_keys = {key: value for key, value in keys_of(one.plan).items() if key != "ranks"}
-    return deviation(step_of(model, one.machine, plan_keys), one.software, one.parts)
+    return deviation(step_of(model, one.machine, _keys(one)), one.software, one.parts)

@@ -23,9 +23,13 @@ def headline(found: Fabrics) -> str:
         if each is not best and not verdict.differs
     ]  # fmt: skip
     text = f"Fastest: {best.name}, step {seconds_text(best.prediction.step_time_s)}"
-    if not alike:
-        return f"{text}; the others are slower by more than the model can tell"
-    return f"{text}; the model cannot tell {' and '.join(alike)} from it"
+    text += (
+        f"; the model cannot tell {' and '.join(alike)} from it" if alike
+        else "; the others are slower by more than the model can tell"
+    )  # fmt: skip
+    graphs = [each.name for each in found.fabrics if each.approximate]
+    said = ", ".join(graphs) if len(graphs) < len(found.fabrics) else "all"
+    return f"{text}; approximate: {said} by levels of the graph" if graphs else text
 
 
 def fabrics_table(found: Fabrics) -> Table:
@@ -89,6 +93,7 @@ def fabrics_json(found: Fabrics) -> dict[str, Any]:
                 "slower_interval_ratio": list(verdict.interval),
                 "differs": verdict.differs,
                 "errors_cancel": verdict.shared,
+                "approximate": each.approximate,
                 "cost_per_year_usd": each.cost_per_year,
                 "power_w": each.power_w,
                 "not_in_the_cost": list(each.unknown),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 from armillary.engine.transport.packet import Packet
@@ -22,6 +24,7 @@ class WayReference(PacketReference):
         self.ways, self.routing, self.topology = options.ways, routing, routing.topology
         self.spread = options.ways.spread_on(routing)
         self.flowlets: dict[tuple[int, int], tuple[int, int]] = {}
+        self.turns: dict[tuple[int, int], Iterator[int]] = {}
         super().__init__(options, routing, messages)
 
     def place(self, node: int) -> int:
@@ -34,6 +37,11 @@ class WayReference(PacketReference):
     def set_out(self, piece: Piece) -> None:
         way = piece.of.way
         source, piece.goal = int(self.topology.tail[way[0]]), int(self.topology.head[way[-1]])
+        seed = hashed(getattr(self.routing, "seed", 0), source, piece.goal)
+        if self.spread == "permuted":
+            numbers = self.turns.setdefault((source, piece.goal), self.in_turn(way[0], piece.goal, seed))
+            piece.tag, piece.way = next(numbers), [way[0]]
+            return
         turn = piece.of.to_send // self.options.mtu % self.ways.qps
         piece.tag = hashed(getattr(self.routing, "seed", 0), source, piece.goal, turn)
         if self.spread == "packet":
@@ -42,6 +50,17 @@ class WayReference(PacketReference):
             piece.via = self.drawn(source, piece)
         piece.undecided = isinstance(self.routing, Ugal)
         piece.way = [way[0]]
+
+    def in_turn(self, link: int, goal: int, seed: int) -> Iterator[int]:
+        """Count all ways, each once per round."""
+        ways, node = 1, int(self.topology.head[link])
+        while node != goal:
+            links = self.routing.candidates(node, goal).tolist()
+            ways, node = ways * len(links), int(self.topology.head[links[0]])
+        most = 1 << (ways - 1).bit_length()
+        for round in count():
+            mask = hashed(seed, round) % most
+            yield from (number ^ mask for number in range(most) if number ^ mask < ways)
 
     def drawn(self, source: int, piece: Piece) -> int | None:
         nodes = [
@@ -100,6 +119,10 @@ class WayReference(PacketReference):
         if piece.via is not None and self.place(piece.via) == self.place(node):
             piece.via = None
         links = self.routing.candidates(node, piece.goal if piece.via is None else piece.via).tolist()
+        if self.spread == "permuted":
+            piece.tag, digit = divmod(piece.tag, len(links))
+            piece.way = [links[digit]]
+            return
         piece.way = [self.choice(links, hashed(piece.tag, node), node, now)]
 
     def choice(self, links: list[int], own: int, node: int, now: int) -> int:

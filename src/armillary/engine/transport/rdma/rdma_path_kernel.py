@@ -14,7 +14,8 @@ from armillary.base.jit import inner, use
 from armillary.engine.transport import layout as lk
 from armillary.engine.transport.rdma import layout as rl
 
-count_ways = use("armillary.engine.transport.switch.hop_kernel").count_ways
+hop_kernel = use("armillary.engine.transport.switch.hop_kernel")
+count_ways, next_way = hop_kernel.count_ways, hop_kernel.next_way
 mix = use("armillary.engine.transport.switch.mark_kernel").mix
 flows, links, option, paths = accessors(rl.FLOW, lk.LINK, rl.OPTION, rl.PATH)
 ON_MARK, ON_LOSS, WORST = 1, 4, 15
@@ -58,16 +59,9 @@ def _permuted(table, net, flow, seed):
     if ways == 0:
         ways = count_ways(table, net, links.head(table, flows.out(net, flow)), flows.goal(net, flow))
         flows.set_ways(net, flow, ways)
-    most = 1
-    while most < ways:
-        most *= 2
-    while True:
-        turn = flows.turn(net, flow)
-        flows.set_turn(net, flow, turn + 1)
-        path = (turn & (most - 1)) ^ (mix(seed, turn // most) & (most - 1))
-        # An exclusive or permutes powers of two only: what is beyond the ways is left out.
-        if path < ways:
-            return path
+    turn, path = next_way(flows.turn(net, flow), ways, seed)
+    flows.set_turn(net, flow, turn)
+    return path
 
 
 @inner

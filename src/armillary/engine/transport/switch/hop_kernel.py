@@ -5,7 +5,9 @@ packet (spraying), or with the queue pair. By queue the link with the fewest wai
 first from a hashed place on; a link that transmits counts as one byte.
 
 With DIGITS the tag is the number of a way: each node takes its last digit, to the base of the links there, and passes
-on the rest. Numbers below the product of these bases are then all ways of a tree, each once, as source routes are.
+on the rest. Numbers below the product of these bases are then all ways of a tree, each once, as source routes are. A
+sender takes them all before it takes one again, in an order of the round's own (NDP, section 3.1), and so puts the same
+load on each; packets that draw a way each put more on some, by chance.
 
 With flowlets (Vanini et al., "Let it flow", NSDI 2017) a switch keeps a flow on its link until nothing of it came for
 a gap, and chooses anew then. Valiant's detour is drawn at the source. UGAL decides at the first switch (Kim et al.,
@@ -39,6 +41,13 @@ def set_out(table, net, pool, row, message):
     tag = mix(mix(option.salt(table, options), links.tail(table, first)), goal)
     # Packets of a message go over its queue pairs in turn.
     turn = messages.send(pool, message) // option.mtu(table, options)
+    if option.spread(table, options) == hl.DIGITS:
+        slot = links.tail(table, first) * hl.SLOTS + goal % hl.SLOTS
+        ways = count_ways(table, net, links.head(table, first), goal)
+        turn, tag = next_way(flowlets.turn(net, slot), ways, tag)
+        flowlets.set_turn(net, slot, turn)
+        aim(table, net, pool, row, links.tail(table, first), goal, tag)
+        return
     tag = mix(tag, turn % option.pairs(table, options))
     if option.spread(table, options) == hl.EACH:
         # What the link has carried so far: no two packets of an NPU find the same.
@@ -101,6 +110,20 @@ def count_ways(table, net, node, goal):
         ways = min(MOST_WAYS, ways * choices_at(table, net, node, goal))
         node = links.head(table, next_link(table, net, node, goal, 0))
     return ways
+
+
+@inner
+def next_way(turn, ways, seed):
+    """Return the turn after this one, and which of some ways it takes: each once per round, in another order each."""
+    most = 1
+    while most < ways:
+        most *= 2
+    while True:
+        way = (turn & (most - 1)) ^ (mix(seed, turn // most) & (most - 1))
+        turn += 1
+        # An exclusive or permutes powers of two only: what is beyond the ways is left out.
+        if way < ways:
+            return turn, way
 
 
 @inner

@@ -32,17 +32,18 @@ BETWEEN = TABLE.rows("BETWEEN", "nodes between", "A node to go by way of.")
 BETWEEN.column("node", "node")
 
 NET = Layout("state of ways", pk.NET)
-FLOWLET = NET.rows("FLOWLET", "slots of nodes", "A slot of a node's flowlets.")
+FLOWLET = NET.rows("FLOWLET", "slots of nodes", "A slot of a node's flowlets, or of its destinations.")
 FLOWLET.column("time", "when its last packet came", "ps")
 FLOWLET.column("link", "the link that it took, plus 1; 0: none")
+FLOWLET.column("turn", "DIGITS: packets to destinations of this slot, and numbers that were left out", at=0)
 SLOTS = 256
-"""Slots of a node: flows that share one share a way."""
+"""Slots of a node: flows that share one share a way; destinations that share one take ways in turn together."""
 
 WAYS = extended(pk.OPTION, "WAYS", "Options of ways, after those of model `packet`.")
 WAYS.column("by_queue", "1: the link with the least waiting; 0: by hash")
 WAYS.column(
     "spread",
-    "what takes one way: ALL of a queue pair, EACH packet, what comes without GAPS; DIGITS: see `hop_kernel`",
+    "what takes one way: ALL of a queue pair, EACH packet, what comes without GAPS; DIGITS: all ways in turn",
 )
 WAYS.column("pairs", "queue pairs of a connection")
 WAYS.column("gap", "time without a packet after which a flow may take another link", "ps")

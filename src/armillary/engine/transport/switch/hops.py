@@ -20,7 +20,7 @@ from armillary.engine.transport.transport import Ints
 from armillary.platform.topology.detours import Minimal, Ugal, Valiant, between, places_of
 from armillary.platform.topology.routing import Adaptive, Ecmp, Routing, Shortest
 
-SPREADS = ("message", "packet", "flowlet")
+SPREADS = ("message", "packet", "flowlet", "permuted")
 PER_PACKET = (Adaptive, Minimal, Valiant, Ugal)
 BY_NODE = (Shortest, Ecmp, *PER_PACKET)
 """Routings of which every node knows the next links, whatever way a packet has come; subclasses may not."""
@@ -33,8 +33,9 @@ class Ways:
     """How packets choose among the links that the routing allows.
 
     Attributes:
-        spread: What takes one way: `message` (all between two NPUs, by queue pairs), `packet`, or `flowlet`. None:
-            `packet` with the routings that decide per packet (adaptive, minimal, valiant, ugal), else `message`.
+        spread: What takes one way: `message` (all between two NPUs, by queue pairs), `packet` (by hash), or `flowlet`.
+            `permuted`: packets between two NPUs take all ways in turn, each once per round. None: `packet` with the
+            routings that decide per packet (adaptive, minimal, valiant, ugal), else `message`.
         qps: Queue pairs of a connection, to which packets are dealt out; each hashes to a way of its own.
         flowlet_gap: ns without a packet of a flow after which a switch may let it take another link. 10 µs is that of
             the switches of htsim.
@@ -72,10 +73,10 @@ class Ways:
         """
         routing = stages[0].routing
         if type(routing) in PER_PACKET:
-            if self.spread == "message" and type(routing) is not Valiant:
+            if self.spread == "permuted" or (self.spread == "message" and type(routing) is not Valiant):
                 raise InputError(
                     f"{routing.topology.called}: routing {_name(routing)} decides where packets are, got "
-                    "packets.spread message, expected packet or flowlet"
+                    f"packets.spread {self.spread}, expected packet or flowlet"
                 )
             return True
         if self.spread in (None, "message") and self.qps == 1:

@@ -9,13 +9,14 @@ import pytest
 from armillary.base.errors import InputError
 from armillary.base.units import parse_bandwidth
 from armillary.compute.machine import machine_of
+from armillary.explore.training.levels import by_levels, leveled, places_of, takes_levels, unshared
 from armillary.explore.training.software import software_on
 from armillary.explore.training.train import of_plan, predicted
 from armillary.studio.drawn import machine_with
-from armillary.studio.levels import by_levels, takes_levels
 from armillary.studio.question import read_question
 from armillary.workload.models.hugging_face import from_hugging_face
 from armillary.workload.plan.request import keys_of
+from armillary.workload.plan.schema import Plan
 
 LINKS = {"bandwidth": "50 GB/s", "latency": "500 ns"}
 RAILS = {
@@ -71,3 +72,50 @@ def test_a_graph_is_taken_by_its_size_unless_it_is_asked_otherwise() -> None:
 def test_what_would_take_minutes_is_refused_at_once() -> None:
     with pytest.raises(InputError, match=r"topology: routes of 15,360 devices .* take about \d+ s, expected"):
         by_levels(machine_of("hpn-7"))
+
+
+TREE = {"kind": "fat-tree", "k": 4, **LINKS}
+SPINES = {"kind": "leaf-spine", "leaves": 4, "spines": 4, "npus_per_leaf": 4, **LINKS}
+GROUPS = {"kind": "dragonfly", "npus_per_router": 2, "routers": 4, "global_links": 1, "groups": 4, **LINKS}
+EXPERTS = {
+    "model_type": "mixtral", "num_hidden_layers": 2, "hidden_size": 1024, "num_attention_heads": 16,
+    "num_key_value_heads": 8, "vocab_size": 32000, "intermediate_size": 3584, "max_position_embeddings": 1024,
+    "num_local_experts": 8, "num_experts_per_tok": 2,
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("graph", [TREE, SPINES, GROUPS, RAILS], ids=lambda graph: graph["kind"])
+def test_levels_cut_for_a_plan_are_near_messages(graph: dict[str, Any]) -> None:
+    """No further off than 2 % above and 12 % below: collectives of different axes meet on links of messages only."""
+    machine = machine_of(machine_with("dgx-h100", graph))
+    kernels = software_on("megatron-core", machine)
+    for config, axes in (
+        (CONFIG, {}),
+        (CONFIG, {"tp": 4}),
+        (CONFIG, {"tp": 2, "pp": 2}),
+        (EXPERTS, {"ep": 8}),
+    ):
+        model = from_hugging_face(config)
+        given = {"batch": 64, "sequence": 512, "parallel": axes}
+        exact = predicted(model, machine, given, "megatron-core")
+        near = of_plan(model, leveled(machine, exact.plan), kernels, keys_of(exact.plan))
+        assert -0.12 < near.step_time_s / exact.step_time_s - 1 < 0.02, axes
+
+
+def test_pieces_of_a_level_are_the_axes_of_the_plan() -> None:
+    """Groups of two under a switch have all of their links, those across share uplinks."""
+    machine = machine_of(machine_with("dgx-h100", TREE))
+    whole = leveled(machine)
+    plan = Plan.model_validate({"ranks": 16, "batch": 16, "parallel": {"tp": 2, "pp": 2}})
+    found = leveled(machine, plan)
+    assert [level.size for level in whole.platform.dimensions] == [16]
+    assert [level.size for level in found.platform.dimensions] == [2, 4, 2]
+    assert found.platform.dimensions[0].bandwidth == 50.0 > found.platform.dimensions[1].bandwidth
+    assert (
+        found.name == machine.name
+        and places_of(found.platform.dimensions, whole.platform.dimensions) == [0] * 3
+    )
+    assert {level.bandwidth for level in unshared(machine).platform.dimensions} == {50.0}
+    odd = Plan.model_validate({"ranks": 16, "batch": 16, "parallel": {"tp": 16}})
+    assert [level.size for level in leveled(machine, odd).platform.dimensions] == [16]
