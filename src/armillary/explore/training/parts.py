@@ -10,13 +10,14 @@ import numpy as np
 
 from armillary.engine.common.timeline import KINDS
 from armillary.explore.training.constants import Constants
-from armillary.explore.training.mean_step import checkpoint_seconds
+from armillary.explore.training.mean_step import checkpoint_seconds, moves_messages
 from armillary.explore.training.step import (
     AFTER,
     Extent,
     Step,
     check_storage,
     extent,
+    platform_of,
     simulated,
     trace_of,
 )
@@ -91,7 +92,9 @@ def _looks(step: Step, constants: Constants) -> Iterator[Extent]:
     short = extent(step)
     if short.second is not None:
         _, count, stages = step.rounds()
-        rounds = MOST_NODES * AFTER / sum(graph.n_nodes for graph in trace_of(short.first, constants).graphs)
+        nodes = sum(graph.n_nodes for graph in trace_of(short.first, constants).graphs)
+        # Where messages move, they are the work, and not nodes: runs are as short as can be.
+        rounds = 0.0 if moves_messages(platform_of(step, constants)) else MOST_NODES * AFTER / nodes
         if rounds < count / stages:
             after = max(AFTER, int(rounds - 1) // 2)
             yield extent(step, after=after)
