@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import as_completed
 from dataclasses import dataclass, field
@@ -68,7 +69,7 @@ def write_corpus(
     for prefix in prefixes:
         name = name_of(prefix)
         # The hash tells whether a part of this name is of this prefix or of another, which is refused.
-        file = f"{FILES}{name}-{hashlib.sha256(prefix.encode()).hexdigest()[:12]}.npz"
+        file = f"{FILES}{name}-{hashlib.sha256(os.fsencode(prefix)).hexdigest()[:12]}.npz"
         if there.setdefault(name, file) != file:
             raise InputError(
                 f"{folder}: two traces of files are called '{name}', the second is {prefix}; expected different names"
