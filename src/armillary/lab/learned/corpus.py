@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from armillary.base.errors import InputError
-from armillary.base.files import make_folder, replacing, write_text
+from armillary.base.files import check_folder, replacing, write_text
 from armillary.base.json_text import parse_json
 from armillary.base.packing import check_members
 from armillary.base.pool import process_pool
@@ -88,7 +88,8 @@ def write_corpus(
         raise InputError("no trace is asked for, expected --from TRACES or --generate PLAN.yaml")
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: is a file, expected a folder for the corpus")
-    make_folder(folder)
+    # Made with the first part: a trace that cannot be read leaves no empty folder.
+    check_folder("corpus", folder)
     missing = {name: made for name, made in wanted.items() if not (folder / name).exists()}
     told(len(wanted) - len(missing), len(wanted))
     for done, (name, data) in enumerate(_each(missing, jobs), len(wanted) - len(missing) + 1):
