@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+import absurd
 import numpy as np
 from rare_files import BESIDE, COMMANDS, TRIOSIM, rare
 
@@ -229,7 +230,7 @@ READS: dict[str, tuple[str, ...]] = {
     "requests.jsonl": ("serve", "llama-3.1-8b", "--machine", "1xh100", "--load", "@"),
     "requests.csv": ("serve", "llama-3.1-8b", "--machine", "1xh100", "--load", "@"),
 }
-READS |= COMMANDS
+READS |= COMMANDS | {name: words for name, words in absurd.COMMANDS.items() if name not in READS}
 """File of each reader -> the command that reads it: @ is the file, ^ its folder, +NAME a sound one elsewhere."""
 
 
@@ -254,6 +255,12 @@ def cases() -> Iterator[Case]:
     for name, content, said in rare():
         file = name.rpartition(" ")[2]
         yield Case(name, both(BESIDE.get(file, lambda path: None), text(content)), READS[file], said)
+    for name, made, said in absurd.files():
+        write = made if callable(made) else text(made)
+        yield Case(name, write, absurd.COMMANDS[name.rpartition(" ")[2]], said)
+    for code, table in ((2, absurd.OPTIONS), (4, absurd.SHORTAGES)):
+        for words, said in table.items():
+            yield Case(f"{words[:60]} option", lambda path: None, tuple(words.split(" ")), said, code)
 
 
 def kinds_of_path() -> Iterator[Case]:

@@ -112,6 +112,12 @@ def test_a_few_files_that_want_too_much(tmp_path: Path) -> None:
     assert wrong_of(found, tmp_path) == []
 
 
+def test_options_of_absurd_values(tmp_path: Path) -> None:
+    found = [case for case in cases() if case.name.endswith(" option")]
+    assert len(found) >= 25
+    assert wrong_of(found, tmp_path) == []
+
+
 @pytest.mark.slow
 def test_files_that_want_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))

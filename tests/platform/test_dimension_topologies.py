@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from armillary.base.errors import InputError
+from armillary.collective.demand import Group
 from armillary.engine import simulate
 from armillary.engine.common.network import path
 from armillary.platform import Dimension, Platform
@@ -128,3 +129,22 @@ def test_profile_astra_sim_refuses_what_it_has_no_name_for(chordal: str) -> None
     builder.all_reduce("sum", 1000)
     with pytest.raises(InputError, match="got 'Chordal': profile astra-sim"):
         simulate(Trace.replicate(builder.graph(), 4), platform, profile="astra-sim")
+
+
+@pytest.mark.parametrize("size", SIZES[1:])
+@pytest.mark.parametrize("name", [*TOPOLOGIES, "Chordal"])
+def test_the_farthest_place_is_that_of_all_pairs(chordal: str, name: str, size: int) -> None:
+    topology = TOPOLOGIES[name]
+    if topology.refuses(size):
+        return
+    for chosen in range(1, 2 ** min(size, 8)):
+        places = np.array([at for at in range(size) if chosen >> at % 8 & 1])
+        found = topology.farthest(places, size)
+        assert found.tolist() == DimensionTopology.farthest(topology, places, size).tolist()
+
+
+def test_a_ring_of_many_npus_needs_no_table_of_its_pairs() -> None:
+    # All pairs would be 298 GiB.
+    size = 200_001
+    group = Group(np.arange(size)[None], (Dimension("a", "Ring", size, 50.0, 500.0),))
+    assert group.farthest == (500.0 * (size // 2), 500.0 * (size // 2))

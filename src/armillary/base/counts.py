@@ -16,6 +16,8 @@ MOST_ROWS = 2_000_000
 """Rows of a table in CSV: 10 s, at 4 to 6 us each."""
 MOST_RANK_FILES = 50_000
 """Ranks of one file that is converted, each of which becomes a file: 20 to 30 s."""
+MOST_HELD = 5_000_000
+"""Layers that a step goes through, each after which what is held is computed: 30 s, and 0.8 GB."""
 MOST_EVENTS = 10_000_000_000
 """Events of a network that moves messages or packets, by their estimate: 40 minutes."""
 MOST_CHUNKS = 1_000_000

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base import portable
+from armillary.base.allowed import require
 from armillary.base.errors import InputError
 
 Ints = NDArray[np.int64]
@@ -86,11 +87,7 @@ def drawn(ranks: int, experts: int, tokens: int, choices: int, skew: float, seed
     Raises:
         InputError: There are more choices than experts, or too many tokens.
     """
-    if not 1 <= choices <= experts or not 1 <= ranks * tokens <= MOST_TOKENS:
-        raise InputError(
-            f"got {choices} of {experts} experts for {ranks * tokens:,} tokens, expected at most all experts and "
-            f"{MOST_TOKENS:,} tokens"
-        )
+    _check(ranks * tokens, choices, experts, experts)
     random = np.random.default_rng(seed)
     weight = portable.power(np.arange(1.0, experts + 1), -skew)[random.permutation(experts)]
     # The choices with the least waiting times at rates in proportion to weights are a draw without repeats.
@@ -116,11 +113,7 @@ def counted(ranks: int, tokens: int, choices: int, counts: Sequence[float], seed
         InputError: An expert was chosen more often than once per token, or there are too many tokens.
     """
     experts = len(counts)
-    if not 1 <= choices <= experts or not 1 <= ranks * tokens <= MOST_TOKENS:
-        raise InputError(
-            f"got {choices} of {experts} experts for {ranks * tokens:,} tokens, expected at most all experts and "
-            f"{MOST_TOKENS:,} tokens"
-        )
+    _check(ranks * tokens, choices, experts, 0)
     share = np.asarray(counts, np.float64) / max(sum(counts), 1)
     if share.max() * choices > 1 + 1e-9:
         raise InputError(
@@ -139,6 +132,18 @@ def counted(ranks: int, tokens: int, choices: int, counts: Sequence[float], seed
         chosen[rank] = np.repeat(order, often[order]).reshape(choices, tokens).T
     source = np.repeat(np.arange(ranks), tokens)
     return Routing(ranks, experts, source, chosen.reshape(-1, choices), np.ones(len(source), np.int64))
+
+
+def _check(tokens: int, choices: int, experts: int, drawn: int) -> None:
+    """Refuse choices that are not possible, or too many; each of `drawn` experts gets numbers for every token."""
+    if not 1 <= choices <= experts or not 1 <= tokens <= MOST_TOKENS:
+        raise InputError(
+            f"got {choices} of {experts} experts for {tokens:,} tokens, expected at most all experts and "
+            f"{MOST_TOKENS:,} tokens"
+        )
+    # Four arrays of those numbers, and five of the choices.
+    what = f"{tokens:,} tokens, each of which chooses {choices} of {experts:,} experts,"
+    require(8 * tokens * (4 * drawn + 5 * choices), what, "fewer tokens or experts")
 
 
 Step = Ints

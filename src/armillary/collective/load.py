@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from armillary.base.allowed import Pace
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.collective.rounds import IntArray, Round, Rounds
 from armillary.platform.network import TOPOLOGIES, upwards
@@ -137,13 +138,19 @@ def _load(rounds: Rounds, topology: str, size: int, where: tuple[int, ...]) -> L
     # Rounds that look the same from every member need the messages of one only.
     all_alike = gap is not None and all(part.rotates for part in rounds.rounds)
     total = _Total(rounds.n, size, np.int64 if all_alike else _width(rounds, unit))
+    messages = (
+        0
+        if all_alike
+        else sum(len(part.base.target) * (part.n if part.rotates else 1) for part in rounds.rounds)
+    )
+    pace = Pace(f"{rounds.operation} of {rounds.n} members", messages, "messages", "fewer members")
     hops, volume, step = 0, Fraction(0), Fraction(0)
     each: list[tuple[int, int, Fraction]] = []
     for part in rounds.rounds:
         if part.rotates and gap is not None:
             far, full = _same_for_all(part, topology, size, gap, where[0] if where else 0, unit, total)
         else:
-            far, full = _member_by_member(part, topology, size, where, unit, total)
+            far, full = _member_by_member(part, topology, size, where, unit, total, pace)
         hops += part.repeat * far
         volume += part.repeat * full
         step = max(step, Fraction(full))
@@ -186,7 +193,7 @@ class _Total:
         self.links = np.zeros((2, size + 1), dtype=width)
         """Differences of the loads of links up and down, see `_along`."""
         self.pairs: dict[int, int] = {}
-        self.moved = self.added = 0
+        self.moved = self.added = self.messages = 0
         self.steps: dict[int, int] = {}
         self.ways = [Fraction(0), Fraction(0)]
         self.rounds: list[Callable[[int, int], bool]] = []
@@ -286,7 +293,7 @@ def _half_way(n: int, size: int, gap: int, first: int) -> tuple[Fraction, Fracti
 
 
 def _member_by_member(
-    part: Round, topology: str, size: int, where: Sequence[int], unit: int, total: _Total
+    part: Round, topology: str, size: int, where: Sequence[int], unit: int, total: _Total, pace: Pace
 ) -> tuple[int, int]:
     """Return (hops, volume) of one round, and add every member's bytes to `total`."""
     width, n = total.out.dtype, part.n
@@ -307,6 +314,8 @@ def _member_by_member(
         elif topology != "Switch":
             length = _link_by_link(pairs, topology, size, place[moves.source], place[moves.target], sizes)
             far = max(far, int(length.max(initial=0)))
+        total.messages += len(moves.source)
+        pace.at(total.messages)
     total.out += out * part.repeat
     total.into += into * part.repeat
     total.links += links * part.repeat

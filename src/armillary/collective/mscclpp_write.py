@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
+from armillary.base.counts import check_count
 from armillary.base.errors import InputError
 from armillary.collective import blocks as data
 from armillary.collective.algorithms import rounds_for
+from armillary.collective.mscclpp_plan import MOST_OPS
 from armillary.collective.rounds import Blocks, Rounds
 
 Protocol = Literal["Simple", "LL"]
@@ -39,6 +41,8 @@ def plan_of(
     rounds = rounds_for(name, operation, n, chunks=chunks)
     if rounds.switches:
         raise InputError(f"MSCCL++ plan of {name}: switches take part, expected an algorithm of GPUs only")
+    count = sum(part.repeat * len(part.base.target) * (n if part.rotates else 1) for part in rounds.rounds)
+    check_count(count, MOST_OPS, f"MSCCL++ plan of {name} {operation} among {n} GPUs: messages", "fewer GPUs")
     return plan_of_messages(
         f"{name} {operation}", operation, n, data.parts(rounds), _messages(rounds), protocol
     )

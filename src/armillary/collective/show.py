@@ -46,6 +46,16 @@ def flow(rounds: Rounds) -> list[tuple[list[Message], Held]]:
     return result
 
 
+def check_members(n: int) -> None:
+    """Refuse tables of more members than anybody reads.
+
+    Raises:
+        InputError: they are more than 64.
+    """
+    if n > _MOST_MEMBERS:
+        raise InputError(f"chunk-flow table of {n} members: expected at most {_MOST_MEMBERS}")
+
+
 def render(name: str, operation: str, n: int, segments: int | None = None, *, width: int = 100) -> str:
     """Return the chunk-flow table of `operation` among `n` members, of in-switch at one switch, as text.
 
@@ -68,8 +78,7 @@ def render(name: str, operation: str, n: int, segments: int | None = None, *, wi
             "chunk-flow table of a barrier: its messages carry nothing; expected another operation"
         )
     rounds = rounds_for(name, operation, n, chunks=segments)
-    if n > _MOST_MEMBERS:
-        raise InputError(f"chunk-flow table of {n} members: expected at most {_MOST_MEMBERS}")
+    check_members(n)
     steps = list(enumerate(flow(rounds), 1))
     # 24 characters for step and switch, 16 per member.
     members = range(n if n <= min(_MOST_COLUMNS, max(1, (width - 24) // 16)) else 2)

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     Bools = NDArray[np.bool_]
 
 
+_PAIRS = 1 << 22
+"""Pairs of places that are looked at together: 32 MB for each array of them."""
+
+
 class DimensionTopology(ABC):
     """How the NPUs of a dimension are joined. Positions are numbers from 0 to size - 1; arrays of them broadcast.
 
@@ -80,6 +84,19 @@ class DimensionTopology(ABC):
             at = np.where(moving, self.step(at, target, size), at)
         return count
 
+    def farthest(self, places: Ints, size: int) -> Ints:
+        """Return how many links messages cross from each of `places`, in order, to the farthest of them."""
+        import numpy as np
+
+        # A block of rows at a time: all pairs of 20,000 places take 3 GB.
+        block = max(1, _PAIRS // len(places))
+        found = np.empty(len(places), np.int64)
+        for start in range(0, len(places), block):
+            here = places[start : start + block, None]
+            far = np.where(here == places, 0, self.hops(here, places[None, :], size))
+            found[start : start + block] = far.max(axis=1)
+        return found
+
 
 def upwards(source: Ints, ahead: Ints, size: int) -> Bools:
     """Return whether messages go up a ring of `size`, from positions `source` to those `ahead` places further on.
@@ -128,6 +145,16 @@ class Ring(DimensionTopology):
         shorter: Ints = np.minimum(ahead, size - ahead)
         return shorter
 
+    def farthest(self, places: Ints, size: int) -> Ints:
+        """See `DimensionTopology`."""
+        import numpy as np
+
+        # The farthest is one of the two places around the opposite one.
+        after = np.searchsorted(places, (places + size // 2) % size)
+        both = [self.hops(places, places[(after - back) % len(places)], size) for back in (0, 1)]
+        far: Ints = np.maximum(*both)
+        return far
+
 
 class Torus(Ring):
     """A ring in each axis of its shape."""
@@ -167,6 +194,13 @@ class Mesh(DimensionTopology):
         line: Ints = np.abs(there - here)
         return line
 
+    def farthest(self, places: Ints, size: int) -> Ints:
+        """See `DimensionTopology`."""
+        import numpy as np
+
+        far: Ints = np.maximum(places - places[0], places[-1] - places)
+        return far
+
 
 class FullyConnected(DimensionTopology):
     """A link from each NPU to each other."""
@@ -195,6 +229,12 @@ class FullyConnected(DimensionTopology):
         import numpy as np
 
         return np.full(np.broadcast(here, there).shape, self.apart, np.int64)
+
+    def farthest(self, places: Ints, size: int) -> Ints:
+        """See `DimensionTopology`."""
+        import numpy as np
+
+        return np.full(len(places), self.apart if len(places) > 1 else 0, np.int64)
 
 
 class Switch(FullyConnected):

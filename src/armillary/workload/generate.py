@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from armillary.base.allowed import SIMULATED, require
+from armillary.base.counts import check_count
 from armillary.base.errors import InputError
 from armillary.base.garbage import uncollected
 from armillary.base.units import format_bytes
@@ -179,13 +180,21 @@ def _serving(model: Model, plan: Plan) -> Trace:
         )
         return _numbered(virtual)
 
+    first, *_ = all_rounds = rounds(plan.serve)
+    kernels = sum(len(layer.forward) for layers in stages_of(*first) for _, layer in layers)
+    check_count(
+        len(all_rounds) * count * kernels,
+        MOST_NODES,
+        f"batch {plan.batch}: {count} microbatches and outputs {plan.serve.outputs}: nodes",
+        "a larger microbatch or fewer outputs",
+    )
     graphs = [serving_graph(plan, grid, stage, count, stages_of) for stage in range(plan.parallel.pp)]
     about = {
         "batch": plan.batch,
         "microbatches": count,
         "prompt": plan.serve.prompt,
         "phase": plan.serve.phase,
-        "tokens": len(rounds(plan.serve)),
+        "tokens": len(all_rounds),
     }
     held = {
         "memory": memory_of(model, plan),

@@ -112,3 +112,9 @@ def test_what_is_no_corpus(tmp_path: Path) -> None:
     (tmp_path / "part.npz").write_bytes(b"junk")
     with pytest.raises(InputError, match="no part of a corpus"):
         read_corpus(tmp_path)
+
+
+def test_what_cannot_be_read_leaves_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no trace file"):
+        write_corpus(tmp_path / "corpus", [str(tmp_path / "\udcff")], [])
+    assert not (tmp_path / "corpus").exists()

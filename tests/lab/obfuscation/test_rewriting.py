@@ -288,3 +288,7 @@ def test_a_file_that_is_no_map_is_refused(tmp_path: Path) -> None:
     path.write_text('{"armillary_obfuscation_map": 1, "tags": {"a": 2}}')
     with pytest.raises(InputError, match="--map wrote"):
         read_legend(path)
+
+
+def test_a_key_may_be_any_bytes_of_a_command_line() -> None:
+    assert word("\udcff", "gemm") != word("\udcfe", "gemm")

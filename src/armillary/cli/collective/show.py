@@ -57,6 +57,7 @@ def command(
     """Print the table, or write the plan."""
     import shutil
 
+    from armillary.collective.show import check_members
     from armillary.platform.collectives import ALGORITHMS, BUILT_IN, known_name
 
     width = shutil.get_terminal_size((100, 24)).columns
@@ -69,6 +70,8 @@ def command(
         write_json(mscclpp, plan_of(algorithm, operation, ranks, protocol, parts))
         say(f"wrote {mscclpp}", err=True)
         return
+    # Before its messages are made: a tree of 4 M members takes minutes and 11 GB.
+    check_members(ranks)
     # Algorithms that ASTRA-sim also runs are drawn as it runs them.
     if algorithm not in [each.name for each in BUILT_IN if each.astra_sim]:
         from armillary.collective.algorithms import find_algorithm

@@ -18,6 +18,8 @@ from armillary.platform.topology.routing import Routing, Shortest
 OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter")
 TRIES = 4
 LARGEST = 1 << 46
+MOST_CHUNKS = 1 << 10
+"""Of an NPU's share; all chunks that lack are looked at for each send."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +108,7 @@ def synthesize(
     if n < 2:
         raise InputError(f"{routing.topology.called}: has {n} NPU; expected at least 2 for a collective")
     for what, value, most in (
-        ("size", size, LARGEST), ("chunks per NPU", chunks_per_npu or 1, 1 << 20), ("tries", tries, 1000),
+        ("size", size, LARGEST), ("chunks per NPU", chunks_per_npu or 1, MOST_CHUNKS), ("tries", tries, 1000),
     ):  # fmt: skip
         if not 1 <= value <= most:
             raise InputError(f"{what}: got {value}, expected 1 to {most}")

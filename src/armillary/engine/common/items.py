@@ -297,6 +297,9 @@ class Workload:
     def slots_in(self, number: int, ranks: Ints) -> Ints:
         """Return the slot of communicator `number` on each of `ranks`, -1 where it is not used."""
         # Views are few, ranks many: look up per view.
+        if len(self.views) <= ranks.size:
+            slots = np.array([slots.get(number, -1) for slots in self.slots_of_view], np.int64)
+            return slots[self.view_of[ranks]]
         used, inverse = np.unique(self.view_of[ranks], return_inverse=True)
         of_view = [self.slots_of_view[v].get(number, -1) for v in used.tolist()]
         return np.array(of_view, np.int64)[inverse].reshape(ranks.shape)

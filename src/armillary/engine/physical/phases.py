@@ -29,7 +29,7 @@ from armillary.engine.common.network import CollectiveCall, Communicator
 from armillary.engine.physical.memory import REDUCE
 from armillary.platform.memory import fill_ns
 from armillary.platform.model import Platform
-from armillary.platform.network import links_per_npu, port
+from armillary.platform.network import TOPOLOGIES, links_per_npu, port
 
 
 class Cost(NamedTuple):
@@ -357,7 +357,7 @@ def _flat(call: CollectiveCall, comm: Communicator, platform: Platform) -> Physi
             links = links_per_npu(dimension.topology, dimension.size)
             used.append((d, links))
             rate = min(rate, port(dimension).slower / links)
-            far = network.hops(dimension, positions[:, None], positions[None, :]).max()
+            far = TOPOLOGIES[dimension.topology].farthest(positions, dimension.size).max()
             latency += int(far) * dimension.latency
     chunks = max(1, min(platform.collectives.chunks, call.size))
     known = "Switch", n, call.size / chunks, latency / 2, rate

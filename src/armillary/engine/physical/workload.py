@@ -72,7 +72,7 @@ def lines_of(platform: Platform, comm: Communicator, dim: int) -> Ints:
     place = comm.members // stride % size
     # Members sorted by line, and along each line by position.
     order = np.lexsort((place, comm.members - place * stride))
-    return comm.members[order].reshape(-1, len(np.unique(place)))
+    return comm.members[order].reshape(-1, len(np.unique(place, return_counts=True)[0]))
 
 
 def uneven_between(platform: Platform, comm: Communicator, one: int, other: int) -> list[str]:

@@ -76,11 +76,18 @@ def _in_the_way(model: Model, machine: Machine, given: Mapping[str, Any]) -> str
     batch = machine.npus * lcm(given.get("microbatch", 1), *MICROBATCHES)
     for axis in own:
         rest = {**given, "batch": batch, "parallel": {key: own[key] for key in own if key != axis}}
-        if sizes := sorted({each["parallel"][axis] for each in candidates(model, machine, rest)}):
+        if sizes := sorted({_size(axis, each, machine) for each in candidates(model, machine, rest)}):
             return (
                 f"{axis} {own[axis]}: expected {one_of(map(str, sizes))} (nearest: {near(own[axis], sizes)})"
             )
     return "no sizes of tp, pp, cp and ep divide both the devices and the model"
+
+
+def _size(axis: str, plan: Mapping[str, Any], machine: Machine) -> int:
+    """Return a size of a plan; of an axis that candidates leave to the plan, what it makes of that."""
+    own: Mapping[str, int] = plan["parallel"]
+    replicas = machine.npus // prod(own[each] for each in ("tp", "pp", "cp"))
+    return own.get(axis, replicas if axis == "dp" else 1)
 
 
 def _of_model(

@@ -33,6 +33,9 @@ from dataclasses import dataclass
 from armillary.base import portable
 from armillary.base.errors import InputError
 
+MOST_SPARES = 1 << 20
+"""More than any cluster has; the loss formula takes a step for each."""
+
 
 @dataclass(frozen=True)
 class Checkpoints:
@@ -62,6 +65,12 @@ class Recovery:
     spares: int | None = None
     repair: float = 0.0
     hardware: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.spares is not None and self.spares > MOST_SPARES:
+            raise InputError(
+                f"spares: got {self.spares:,}, expected at most {MOST_SPARES:,}, or none for as many as needed"
+            )
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from armillary.base.errors import InputError
@@ -17,8 +18,11 @@ def parse_tokens(option: str, text: str) -> float:
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?(?:[eE]\+?\d{1,2})?)\s*([kKMGBT]?)\s*", text)
     value = float(match[1]) * _SCALE[match[2]] if match else 0.0
-    if not value:
-        raise InputError(f"{option}: got '{text}', expected a count such as 15.6T (k, M, B, T), more than 0")
+    # Many digits are infinity.
+    if not 0 < value < math.inf:
+        raise InputError(
+            f"{option}: got '{text:.60}', expected a count such as 15.6T (k, M, B, T), more than 0"
+        )
     return value
 
 
@@ -41,11 +45,12 @@ def seconds(text: object) -> float:
         ValueError: it is no such time.
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([a-z]+)\s*", text) if isinstance(text, str) else None
-    if match is None or match[2] not in _LONG:
+    found = float(match[1]) * _LONG.get(match[2], math.inf) if match else math.inf
+    if math.isinf(found) or math.isnan(found):
         raise ValueError(
-            f"got {text!r}, expected a time in s, min, h, days or years, e.g. '30 s' or '50000 h'"
+            f"got {text!r:.60}, expected a time in s, min, h, days or years, e.g. '30 s' or '50000 h'"
         )
-    return float(match[1]) * _LONG[match[2]]
+    return found
 
 
 def parse_seconds(option: str, text: str) -> float:

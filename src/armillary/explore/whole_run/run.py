@@ -73,7 +73,15 @@ class WholeRun:
 
 
 def from_steps(npus: int, step_seconds: float, tokens_per_step: float, tokens: float) -> Work:
-    """Return the work of so many tokens in whole steps."""
+    """Return the work of so many tokens in whole steps.
+
+    Raises:
+        InputError: there are too many of them to be counted.
+    """
+    if math.isinf(tokens / tokens_per_step):
+        raise InputError(
+            f"{tokens:g} tokens in steps of {tokens_per_step:g}: expected steps that can be counted"
+        )
     # The last step is a whole one, too.
     steps = math.ceil(tokens / tokens_per_step)
     return Work(npus, steps * step_seconds, steps)

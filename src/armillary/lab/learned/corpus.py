@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import as_completed
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from armillary.base.errors import InputError
-from armillary.base.files import make_folder, replacing, write_text
+from armillary.base.files import check_folder, replacing, write_text
 from armillary.base.json_text import parse_json
 from armillary.base.packing import check_members
 from armillary.base.pool import process_pool
@@ -68,7 +69,7 @@ def write_corpus(
     for prefix in prefixes:
         name = name_of(prefix)
         # The hash tells whether a part of this name is of this prefix or of another, which is refused.
-        file = f"{FILES}{name}-{hashlib.sha256(prefix.encode()).hexdigest()[:12]}.npz"
+        file = f"{FILES}{name}-{hashlib.sha256(os.fsencode(prefix)).hexdigest()[:12]}.npz"
         if there.setdefault(name, file) != file:
             raise InputError(
                 f"{folder}: two traces of files are called '{name}', the second is {prefix}; expected different names"
@@ -87,7 +88,8 @@ def write_corpus(
         raise InputError("no trace is asked for, expected --from TRACES or --generate PLAN.yaml")
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: is a file, expected a folder for the corpus")
-    make_folder(folder)
+    # Made with the first part: a trace that cannot be read leaves no empty folder.
+    check_folder("corpus", folder)
     missing = {name: made for name, made in wanted.items() if not (folder / name).exists()}
     told(len(wanted) - len(missing), len(wanted))
     for done, (name, data) in enumerate(_each(missing, jobs), len(wanted) - len(missing) + 1):

@@ -15,7 +15,8 @@ _ODD = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 def digest(key: str, *parts: object) -> int:
     """Return a 64-bit keyed hash of `parts`, which name the purpose."""
     # The separator keeps ("ab", "c") and ("a", "bc") apart.
-    text = "\0".join((key, *map(str, parts))).encode()
+    # A key of the command line may be any bytes.
+    text = "\0".join((key, *map(str, parts))).encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
 
 

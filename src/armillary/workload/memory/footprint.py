@@ -9,6 +9,7 @@ from math import ceil
 
 import numpy as np
 
+from armillary.base.counts import MOST_HELD, check_count
 from armillary.workload.layers.layer import Layer
 from armillary.workload.memory.chunk import Chunk, Ints
 from armillary.workload.memory.outside import NOTHING, Outside
@@ -144,6 +145,12 @@ def footprint(
     pp, schedule = plan.parallel.pp, plan.pipeline.schedule
     virtual = chunks_of(schedule, plan.pipeline.virtual)
     count = microbatches(plan) * (plan.iterations if schedule == "pipedream" else 1)
+    check_count(
+        2 * count * max(pp * virtual, sum(map(len, stages)) // pp),
+        MOST_HELD,
+        f"batch {plan.batch}: {count} microbatches: layers, forward and backward",
+        "fewer of them",
+    )
     order = tuple(tasks(schedule, pp, plan.pipeline.virtual, count)[stage])
     chunks = [list(stages[virtual_stage(schedule, pp, stage, chunk)]) for chunk in range(virtual)]
     grid = rank_grid(plan)

@@ -47,7 +47,9 @@ class Parallel(Part):
     ep: Count = Field(default=1, description="Expert parallel: ranks that share the experts of a layer.")
     etp: Count | None = Field(default=None, description="Ranks that share every expert; by default tp.")
     order: str = Field(
-        default="tp-cp-ep-dp-pp", description="Axis order, neighbouring ranks first (Megatron's order)."
+        default="tp-cp-ep-dp-pp",
+        min_length=1,
+        description="Axis order, neighbouring ranks first (Megatron's order).",
     )
 
 
