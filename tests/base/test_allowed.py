@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from numba.core import event
 
 import armillary
 from armillary import allow
@@ -66,6 +67,19 @@ def test_what_takes_hours_is_refused_soon(clock: Clock) -> None:
     )
     with allow(limits=14):
         work.at(1000)
+
+
+def test_a_compiler_is_no_part_of_the_work(clock: Clock) -> None:
+    """On a slow machine with no kernels kept, the first call of one compiles for half a minute."""
+    allowed.leave_out_compiler()
+    work = Pace("the work", 1e6, "steps", "less of it")
+    with event.trigger_event("numba:compile"), event.trigger_event("numba:compile"):
+        clock.now = 100.0
+    clock.now = 129.0
+    work.at(1)
+    clock.now = 131.0
+    with pytest.raises(InputError, match="1 of about 1 M steps took 31 s"):
+        work.at(1)
 
 
 def test_an_estimate_that_was_too_low_lets_nothing_run_for_ever(clock: Clock) -> None:

@@ -16,10 +16,12 @@ import math
 import os
 import re
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -192,6 +194,38 @@ def listening(tell: Tell | None) -> Iterator[None]:
         _listener.reset(token)
 
 
+class _Aside(threading.local):
+    seconds = begun = 0.0
+    depth = 0
+
+
+_aside = _Aside()
+"""Processor time of a thread that is not of its work, and how far in compilations it is."""
+
+
+@cache
+def leave_out_compiler() -> None:
+    """Leave Numba's processor time out of the pace of all work: a first call of a kernel compiles it."""
+    from numba.core import event
+
+    class Compiler(event.Listener):
+        def on_start(self, event: object) -> None:
+            if not _aside.depth:
+                _aside.begun = time.thread_time()
+            _aside.depth += 1
+
+        def on_end(self, event: object) -> None:
+            _aside.depth -= 1
+            if not _aside.depth:
+                _aside.seconds += time.thread_time() - _aside.begun
+
+    event.register("numba:compile", Compiler())  # type: ignore[no-untyped-call]
+
+
+def _clock() -> float:
+    return time.thread_time() - _aside.seconds
+
+
 class Pace:
     """How far one piece of work is."""
 
@@ -205,7 +239,7 @@ class Pace:
             change: What would make it shorter.
         """
         self._what, self._total, self._unit, self._change = what, total, unit, change
-        self._begun = self._looked = time.thread_time()
+        self._begun = self._looked = _clock()
         self._word = FIRST_WORD
         self._slice = FIRST_SLICE
 
@@ -219,7 +253,7 @@ class Pace:
         Raises:
             InputError: the work takes too long.
         """
-        now = time.thread_time()
+        now = _clock()
         took, self._looked = now - self._looked, now
         # Steps of one kind of work differ by a factor of a thousand, from place to place.
         if took < LONG_SLICE / 2:

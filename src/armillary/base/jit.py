@@ -47,6 +47,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, TypeVar
 
+from armillary.base.allowed import leave_out_compiler
 from armillary.base.errors import InputError
 from armillary.base.kernel_files import KernelFiles, cache_home, make_own
 
@@ -114,6 +115,7 @@ def _compile(function: F, **options: bool) -> F:
     # _nrt is known to Numba, but not to its type hints.
     numba: Any = importlib.import_module("numba")
     # The kernels allocate nothing and divide by nothing that is 0: leave that machinery out.
+    leave_out_compiler()
     compiled = numba.njit(nogil=True, error_model="numpy", _nrt=False, **options)(function)
     template = compiled.get_call_template
 
