@@ -86,6 +86,8 @@ def test_does_rail_only_suit_me(page: Page) -> None:
     page.set("#graph-bandwidth", "5 GB/s")
     assert seconds(page.text("#headline")) > before
     assert page.actions <= 3 and not page.problems()
+    # What comes later opens the assumptions where there is room.
+    page.until("!document.querySelector('#assumptions').textContent.includes('…')")
     for width, theme in ((1280, "light"), (400, "dark")):
         page.size(width, 900, dark=theme == "dark")
         page.until("document.querySelectorAll('#graph .node').length > 40")
