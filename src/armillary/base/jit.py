@@ -114,8 +114,8 @@ def compile_inner(function: F, **options: bool) -> F:
 def _compile(function: F, **options: bool) -> F:
     # _nrt is known to Numba, but not to its type hints.
     numba: Any = importlib.import_module("numba")
-    # The kernels allocate nothing and divide by nothing that is 0: leave that machinery out.
     leave_out_compiler()
+    # The kernels allocate nothing and divide by nothing that is 0: leave that machinery out.
     compiled = numba.njit(nogil=True, error_model="numpy", _nrt=False, **options)(function)
     template = compiled.get_call_template
 

@@ -83,7 +83,7 @@ def permuted(npus: int, seed: int) -> Any:
 
 @pytest.mark.parametrize(
     ("routing", "spread", "draws", "most"),
-    [(Ecmp, "permuted", 10, 1.08), (Adaptive, "packet", 10, 1.2), (Ecmp, "packet", 3, 1.25)],
+    [(Ecmp, "permuted", 10, 1.08), (Adaptive, "packet", 10, 1.2), (Ecmp, "packet", 3, 1.2)],
 )
 def test_sprayed_permutations_take_little_longer_than_one_message(
     routing: type[Ecmp], spread: str, draws: int, most: float

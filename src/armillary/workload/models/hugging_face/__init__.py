@@ -25,7 +25,6 @@ from armillary.workload.models.hugging_face.hybrid import nemotron_h, qwen3_next
 from armillary.workload.models.hugging_face.llama import (
     glm4,
     glm4_moe,
-    granite,
     llama,
     minimax_m2,
     mistral,
@@ -36,6 +35,7 @@ from armillary.workload.models.hugging_face.llama import (
     qwen2_moe,
     qwen3,
     qwen3_moe,
+    smollm3,
     stablelm,
 )
 from armillary.workload.models.hugging_face.quantised import published
@@ -49,8 +49,8 @@ ARCHITECTURES: dict[str, Callable[[Configuration], Built]] = {
     "phi3": mistral,
     "olmo2": olmo2,
     "olmoe": olmoe,
-    "granite": granite,
-    "smollm3": granite,
+    "granite": llama,
+    "smollm3": smollm3,
     "stablelm": stablelm,
     "glm4": glm4,
     "qwen2": qwen2,

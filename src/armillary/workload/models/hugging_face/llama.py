@@ -45,9 +45,9 @@ def mistral(config: Configuration) -> Built:
     return model, data
 
 
-def granite(config: Configuration) -> Built:
-    """Build Granite, a Llama whose sums have factors, or SmolLM 3, a Llama of which some layers have no positions."""
-    return llama(config, tied=config.value("model_type") == "smollm3")
+def smollm3(config: Configuration) -> Built:
+    """Build SmolLM 3, a Llama of which some layers have no positions."""
+    return llama(config, tied=True)
 
 
 def stablelm(config: Configuration) -> Built:
