@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -30,10 +30,10 @@ class Late:
 
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
-        self.code_of: dict[str, int] = {}
-        self.collectives = cache(self._collectives)
-        self.pairs = cache(self._pairs)
-        self.begun = cache(self._begun)
+        # Not of methods of this object: it would hold itself, and with it the arrays of the whole run.
+        self.collectives = cache(partial(_collectives, timeline, {}))
+        self.pairs = cache(partial(_pairs, timeline))
+        self._begun: dict[int, Ticks] = {}
 
     def later(self, cls: int, node: int, at: int) -> tuple[str, int, int, int] | None:
         """Return (why, class, node, start) of the late one, None if this rank itself was the last.
@@ -84,12 +84,17 @@ class Late:
         real = (until > start[nodes]) & (until <= end[nodes])
         return nodes[real], until[real], who[real]
 
-    def _begun(self, cls: int) -> Ticks:
+    def begun(self, cls: int) -> Ticks:
         """Return int64 (3, nodes): start, class and node of the last member to begin a collective, -1 if unknown.
 
         The engine records it. Where it does not (recorded times, timelines made by hand), the k-th collectives of a
         label on all ranks are taken to be one call.
         """
+        if cls not in self._begun:
+            self._begun[cls] = self._members(cls)
+        return self._begun[cls]
+
+    def _members(self, cls: int) -> Ticks:
         timeline = self.timeline
         # Numbers over all classes; `node_ptr` gives the class back.
         late = timeline.node_late[int(timeline.node_ptr[cls]) : int(timeline.node_ptr[cls + 1])]
@@ -123,38 +128,6 @@ class Late:
             rows.append(np.stack((mine, begun, np.full(len(mine), other))))
         return rows
 
-    def _pairs(self, cls: int, kind: int) -> dict[tuple[int, int], Ticks]:
-        """Return (class of the peer, bytes) -> nodes by start, where only one rank of that class is a peer."""
-        table, (start, _) = self.timeline.table(cls), self.timeline.spans(cls)
-        chosen = np.flatnonzero((table.kind == kind) & (table.peer >= 0) & (start >= 0))
-        chosen = chosen[np.argsort(start[chosen], kind="stable")]
-        peer, size = table.peer[chosen].astype(np.int64), table.size[chosen]
-        other = self.timeline.rank_class[peer].astype(np.int64)
-        found: dict[tuple[int, int], Ticks] = {}
-        order = np.lexsort((size, other))
-        key = np.stack((other[order], size[order]))
-        first = np.flatnonzero(
-            np.concatenate(([True], (np.diff(key, axis=1) != 0).any(axis=0)))[: len(order)]
-        )
-        for group in np.split(order, first[1:]) if len(order) else ():
-            # Several peers of one class interleave in an order that the timeline does not keep.
-            if (peer[group] == peer[group[0]]).all():
-                found[int(other[group[0]]), int(size[group[0]])] = chosen[group]
-        return found
-
-    def _collectives(self, cls: int) -> dict[int, Ticks]:
-        """Return the collectives of a class by label code, in the order in which it entered them."""
-        table, (start, _) = self.timeline.table(cls), self.timeline.spans(cls)
-        nodes = np.flatnonzero((table.kind == _COLLECTIVE) & (start >= 0))
-        codes = np.array(
-            [self.code_of.setdefault(label, len(self.code_of)) for label in table.label[nodes].tolist()],
-            dtype=np.int64,
-        )
-        order = np.lexsort((start[nodes], codes))
-        found, first = np.unique(codes[order], return_index=True)
-        groups = np.split(nodes[order], first[1:])
-        return dict(zip(found.tolist(), groups, strict=False))
-
     @cached_property
     def latest(self) -> dict[int, Ticks]:
         """By label code, rows (start, class, node) of the last class to enter the k-th collective."""
@@ -184,6 +157,38 @@ class Late:
             )
         every = np.concatenate(rows, axis=1)
         return every[:, np.argsort(every[0], kind="stable")]
+
+
+def _pairs(timeline: Timeline, cls: int, kind: int) -> dict[tuple[int, int], Ticks]:
+    """Return (class of the peer, bytes) -> nodes by start, where only one rank of that class is a peer."""
+    table, (start, _) = timeline.table(cls), timeline.spans(cls)
+    chosen = np.flatnonzero((table.kind == kind) & (table.peer >= 0) & (start >= 0))
+    chosen = chosen[np.argsort(start[chosen], kind="stable")]
+    peer, size = table.peer[chosen].astype(np.int64), table.size[chosen]
+    other = timeline.rank_class[peer].astype(np.int64)
+    found: dict[tuple[int, int], Ticks] = {}
+    order = np.lexsort((size, other))
+    key = np.stack((other[order], size[order]))
+    first = np.flatnonzero(np.concatenate(([True], (np.diff(key, axis=1) != 0).any(axis=0)))[: len(order)])
+    for group in np.split(order, first[1:]) if len(order) else ():
+        # Several peers of one class interleave in an order that the timeline does not keep.
+        if (peer[group] == peer[group[0]]).all():
+            found[int(other[group[0]]), int(size[group[0]])] = chosen[group]
+    return found
+
+
+def _collectives(timeline: Timeline, code_of: dict[str, int], cls: int) -> dict[int, Ticks]:
+    """Return the collectives of a class by label code, in the order in which it entered them."""
+    table, (start, _) = timeline.table(cls), timeline.spans(cls)
+    nodes = np.flatnonzero((table.kind == _COLLECTIVE) & (start >= 0))
+    codes = np.array(
+        [code_of.setdefault(label, len(code_of)) for label in table.label[nodes].tolist()],
+        dtype=np.int64,
+    )
+    order = np.lexsort((start[nodes], codes))
+    found, first = np.unique(codes[order], return_index=True)
+    groups = np.split(nodes[order], first[1:])
+    return dict(zip(found.tolist(), groups, strict=False))
 
 
 SHARES = ("compute", "cpu", "communication", "memory", "waiting")

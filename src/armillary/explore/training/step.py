@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from armillary.base.errors import InputError
-from armillary.base.garbage import uncollected
+from armillary.base.garbage import give_back, uncollected
 from armillary.explore.training.constants import Constants
 from armillary.platform.files.native import load_platform
 from armillary.platform.files.preset import merged
@@ -190,8 +190,11 @@ class _Traces:
         made = generate(read_model(json.loads(model)), Plan.model_validate(json.loads(plan)))
         self._kept[key] = made
         # By their size, not by their number: traces of 512 microbatches are large.
+        before = len(self._kept)
         while len(self._kept) > 1 and sum(map(_nodes, self._kept.values())) > KEPT_NODES:
             self._kept.popitem(last=False)
+        if len(self._kept) < before:
+            give_back()
         return made
 
 
