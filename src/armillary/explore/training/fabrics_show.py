@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from armillary.base.pictures import check_picture, new_figure, save_figure
 from armillary.base.units import format_count
 from armillary.explore.training.fabrics import Fabrics, Verdict
-from armillary.explore.training.prediction import memory_text, plan_text, seconds_text
+from armillary.explore.training.prediction import BY_LEVELS, memory_text, plan_text, seconds_text
 from armillary.report.figures import BLUE, GREY, ORANGE, legend, panels, written
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ def headline(found: Fabrics) -> str:
         f"; the model cannot tell {' and '.join(alike)} from it" if alike
         else "; the others are slower by more than the model can tell"
     )  # fmt: skip
-    graphs = [each.name for each in found.fabrics if each.approximate]
+    graphs = [each.name for each in found.fabrics if each.prediction.approximate]
     said = ", ".join(graphs) if len(graphs) < len(found.fabrics) else "all"
-    return f"{text}; approximate: {said} by levels of the graph" if graphs else text
+    return f"{text}; {BY_LEVELS} ({said})" if graphs else text
 
 
 def fabrics_table(found: Fabrics) -> Table:
@@ -93,7 +93,7 @@ def fabrics_json(found: Fabrics) -> dict[str, Any]:
                 "slower_interval_ratio": list(verdict.interval),
                 "differs": verdict.differs,
                 "errors_cancel": verdict.shared,
-                "approximate": each.approximate,
+                "approximate": each.prediction.approximate,
                 "cost_per_year_usd": each.cost_per_year,
                 "power_w": each.power_w,
                 "not_in_the_cost": list(each.unknown),

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from armillary.engine.common.timeline import Timeline
     from armillary.report.lower_bound import Bound
 
+BY_LEVELS = "approximate: by levels of the graph"
 MOST_TRIED = 400_000
 """Nodes of a simulated step up to which changes of plan and machine are simulated, which takes a minute."""
 
@@ -85,6 +86,11 @@ class Prediction(Shown):
         """What takes most of the step, in words."""
         title, seconds = limit(self.parts)
         return f"{title}, {100 * seconds / self.step_time_s:.0f} % of the step"
+
+    @property
+    def approximate(self) -> bool:
+        """Whether the network is a graph that is taken by its levels, see `armillary.explore.training.levels`."""
+        return self.machine.cut is not None
 
     @property
     def step_time(self) -> float:
@@ -211,7 +217,8 @@ def headline(found: Prediction) -> str:
     if found.tokens:
         rate = found.tokens / found.step_time_s
         text += f", {rate:,.0f} tokens/s, {rate / found.machine.npus:,.0f} per device"
-    return f"{text}, on {format_count(found.machine.npus)} device{'s' * (found.machine.npus != 1)}"
+    text += f", on {format_count(found.machine.npus)} device{'s' * (found.machine.npus != 1)}"
+    return f"{text}; {BY_LEVELS}" if found.approximate else text
 
 
 def memory_text(found: Prediction) -> str:
