@@ -123,8 +123,8 @@ def main() -> None:
     low, high = np.quantile(logs[some] / share[some], [0.05, 0.95])
     print(
         f"{len(found)} cases: ln(messages / levels) {logs.min():.3f} to {logs.max():.3f}, mean {logs.mean():.3f}, "
-        f"90 % within {np.quantile(logs, 0.05):.3f} to {np.quantile(logs, 0.95):.3f}; of {some.sum()} cases over exposed "
-        f"communication {low:.3f} to {high:.3f}",
+        f"90 % within {np.quantile(logs, 0.05):.3f} to {np.quantile(logs, 0.95):.3f}; of {some.sum()} cases over "
+        f"exposed communication {low:.3f} to {high:.3f}",
         file=sys.stderr,
     )
 

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 @html_option()
 @json_option("Write the result as JSON, in s and bytes.")
 def command(
-    name: str, machine: str, software: str | None, graph: str | None, among: Path | None, options: PlanOptions, top: int,
-    folder: Path | None, html: Path | None, json_file: Path | None,
+    name: str, machine: str, software: str | None, graph: str | None, among: Path | None, options: PlanOptions,
+    top: int, folder: Path | None, html: Path | None, json_file: Path | None,
 ) -> None:  # fmt: skip
     """Search and print."""
     from armillary.explore.training.among import read_plans

@@ -12,7 +12,8 @@ from armillary.base.errors import InputError
 from armillary.base.portable import exp, hypot
 from armillary.compute.machine import Machine, machine_of
 from armillary.explore.cost import Costs, measures_of, price, use_of
-from armillary.explore.cost.measures import HOURS_PER_YEAR
+from armillary.explore.cost.measures import HOURS_PER_YEAR, price_per_hour
+from armillary.explore.cost.price import bill_of, counted_dimensions
 from armillary.explore.training.choose import Progress, plan
 from armillary.explore.training.fitted import NORMAL
 from armillary.explore.training.interval import deviation, off_by_levels
@@ -26,7 +27,7 @@ from armillary.report.lower_bound import bound
 from armillary.workload.models import Model, model_of
 from armillary.workload.plan.request import keys_of
 
-TIERS = "tiers of switches: a GB/s of a device costs the same on every graph"
+TIERS = "tiers of switches: the costs have no `switches`, so that a GB/s of a device costs the same on every graph"
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class Fabric:
         bound_s: Least time of this plan on this machine in s, by any algorithm of its collectives.
         cost_per_year: USD of the machine and what it draws; None: not known.
         power_w: Mean power of a step; None: not known.
+        cost_high: The same where switches and cables of its graph are bought dearly.
+        bill: Switches and cables of its graph outside of hosts, "leaf switches: 8 x …".
         unknown: What the costs do not say and is therefore not counted.
     """
 
@@ -46,6 +49,8 @@ class Fabric:
     cost_per_year: float | None
     power_w: float | None
     unknown: tuple[str, ...] = ()
+    cost_high: float | None = None
+    bill: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -167,11 +172,23 @@ def _fabric(
     moved = [
         fsum(each for each, at in zip(used.moved, places, strict=True) if at == d) for d in range(len(levels))
     ]
-    known = measures_of(replace(used, moved=tuple(moved)), machine.platform, costs)
-    hourly = known.get("price_per_hour")
-    yearly = None if hourly is None else hourly * HOURS_PER_YEAR * costs.utilisation
-    unknown = price(machine.platform, costs).missing
-    return Fabric(best, least, yearly, known.get("power"), (*unknown, TIERS) if best.approximate else unknown)
+    platform, bought = machine.platform, price(machine.platform, costs)
+    known = measures_of(replace(used, moved=tuple(moved)), platform, costs)
+    power = known.get("power")
+    low, high = (
+        None if hourly is None else hourly * HOURS_PER_YEAR * costs.utilisation
+        for hourly in (
+            known.get("price_per_hour"),
+            price_per_hour(costs, used.npus, bought.high if bought.items else None, power),
+        )
+    )
+    counted = bool(counted_dimensions(platform, costs))
+    return Fabric(
+        best, least, low, power,
+        bought.missing if counted or platform.topology is None else (*bought.missing, TIERS),
+        high,
+        tuple(f"{row.name}: {row.detail}" for row in bill_of(platform, costs)[0]),
+    )  # fmt: skip
 
 
 def _keys(one: Prediction) -> dict[str, Any]:

@@ -7,7 +7,8 @@ Different levels, and different collectives, do not share links here.
 
 Where a level holds several axes of a plan, tensor and data parallelism on one tree, say, it is cut where one axis ends
 and the next begins: each axis then has what its own groups get. Halving and doubling over the pieces is that over the
-whole.
+whole. A group over several pieces has the links of a device once for each, as its chunks are in all of them at a time:
+pieces whose links give about the same are one.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ minute of CPU there, and more than an answer may on twice as many."""
 APPROXIMATE = "approximate: "
 HOW = ("messages", "levels")
 ALIKE = 0.85
+"""Least over largest bandwidth of pieces of a level, and of both together, from which on they are one: of 0.5 to 0.9
+this has the least error over 300 random steps (root mean square of ln: 0.058, of 0.9 0.067, of none 0.08)."""
 _ROUTES = 0.75e-6
 """Seconds for each pair of a device and a node of a plane: 0.5e-6 measured of 1,024 devices on rails, 0.8e-6 of 576 in
 18 planes and of 4,096 behind leaves and spines."""
@@ -226,7 +229,7 @@ _known: dict[tuple[Any, int, int], tuple[float, float]] = {}
 
 
 def _measure(stage: Stage, npus: int, inner: int, size: int) -> tuple[float, float]:
-    """Return GB/s and ns of a level of `size` members, each of `inner` devices, of which all groups run a collective."""
+    """Return GB/s and ns of a level of `size` members of `inner` devices each, all of whose groups run a collective."""
     graph, npu = stage.topology, np.arange(npus)
     rounds = rounds_for(natural("Switch", "all-gather", size), "all-gather", size)
     place = npu // inner % size
