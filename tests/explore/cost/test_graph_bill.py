@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from armillary.base.errors import InputError
 from armillary.explore.cost import Costs, load_costs, price
 from armillary.explore.cost.graph_bill import bill, within_hosts
 from armillary.platform import load_platform
@@ -31,7 +32,7 @@ COSTS = Costs.model_validate({
 
 def amounts(topology: Topology) -> dict[str, float]:
     rows, missing = bill(topology, COSTS)
-    assert not missing
+    assert not missing or missing[0].startswith("copper links 'local', of which there are none")
     return {row.name: row.price for row in rows}
 
 
@@ -59,11 +60,11 @@ def test_no_device_may_reach() -> None:
     )
     rows, missing = bill(leaf_spine(1, 0, 12, 50.0, 500.0), few)
     assert [row.name for row in rows] == ["cables npu-leaf"]
-    assert missing == ("leaf switches (switches: none reaches so many ports)",)
+    assert missing[0] == "leaf switches (switches: none reaches so many ports)"
     _, missing = bill(
         fat_tree(4, 50.0, 1.0), COSTS.model_copy(update={"cables": {"copper": COSTS.cables["copper"]}})
     )
-    assert missing[0] == "cables npu-edge (cables.optics)" and len(missing) == 3
+    assert missing[0] == "cables npu-edge (cables.optics)" and len(missing) == 4
 
 
 def test_what_is_inside_of_hosts_is_not_counted_and_planes_share_ports() -> None:
@@ -110,3 +111,16 @@ def test_the_sheet_of_the_preset_is_met() -> None:
     assert [item.name for item in price(load_platform("rail-only-h100"), flat).items][2:4] == [
         "hosts: links", "hosts: switches",
     ]  # fmt: skip
+
+
+def test_mistakes_are_said() -> None:
+    switch = {"ports": 4, "rate": "50 GB/s", "price": "5 USD", "price_high": "1 USD"}
+    with pytest.raises(InputError, match="price_high: got 1 USD, expected at least price, 5 USD"):
+        load_costs({"switches": {"a": switch}, "cables": {"optics": {"rate": "50 GB/s", "price": "1 USD"}}})
+    with pytest.raises(InputError, match="got switches without cables"):
+        load_costs({"switches": {"a": {**switch, "price_high": "9 USD"}}})
+    _, missing = bill(fat_tree(4, 50.0, 1.0), load_costs({"preset": "h100", "copper": ["npu-edg", "local"]}))
+    assert missing == (
+        "copper links 'npu-edg', of which there are none, expected one of npu-edge, edge-aggregation, "
+        "aggregation-core (did you mean 'npu-edge'?)",
+    )

@@ -15,7 +15,9 @@ from typing import Literal
 
 import numpy as np
 
+from armillary.base.errors import nearest, one_of
 from armillary.base.units import format_count
+from armillary.explore.cost.presets import read_cost_preset
 from armillary.explore.cost.schema import CableCosts, Costs, SwitchCosts
 from armillary.platform.topology.graph import Topology
 
@@ -83,7 +85,18 @@ def bill(topology: Topology, costs: Costs) -> tuple[tuple[Row, ...], tuple[str, 
                 sum(_ports(rate, count, cable.rate) for rate, count in rates.items()),
             )
         )
+    missing += _unknown_copper(topology, costs)
     return tuple(rows), tuple(dict.fromkeys(missing))
+
+
+def _unknown_copper(topology: Topology, costs: Costs) -> list[str]:
+    """Return what the costs call copper and is not there, but for what a preset lists for all graphs."""
+    usual = read_cost_preset(costs.preset).document.data["costs"].get("copper", []) if costs.preset else []
+    return [
+        f"copper links '{kind}', of which there are none, expected {one_of(topology.kinds)}"
+        f"{nearest(kind, topology.kinds)}"
+        for kind in costs.copper if kind not in topology.kinds and kind not in usual
+    ]  # fmt: skip
 
 
 def within_hosts(topology: Topology) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -127,7 +140,7 @@ def _links(topology: Topology, outside: np.ndarray) -> Iterator[tuple[str, Count
 
 
 def _ports(rate: float, count: int, port: float) -> int:
-    """Return how many ports so many links of a rate take: a port may be split, as 400 Gb/s into two of 200 or four of 100."""
+    """Return how many ports so many links of a rate take: one of 400 Gb/s may be split into two of 200."""
     if rate > port:
         return count * ceil(rate / port - ROUNDING)
     return ceil(count / min(MOST_SPLIT, floor(port / rate + ROUNDING)))

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -98,26 +98,35 @@ class LinkCosts(Part):
     moved: Energy = Field(default=0.0, description="Per byte (not per GB/s) that an NPU sends.")
 
 
-class SwitchCosts(Part):
+class _Sold(Part):
+    """What is sold at a price, or at a range of prices."""
+
+    price: Money
+    price_high: Money | None = Field(
+        default=None, description="Where it is dear; with it prices have an interval."
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.price_high is not None and self.price_high < self.price:
+            raise ValueError(
+                f"price_high: got {self.price_high:g} USD, expected at least price, {self.price:g} USD"
+            )
+        return self
+
+
+class SwitchCosts(_Sold):
     """Of a switch as it is sold."""
 
     ports: Annotated[int, Field(ge=2)] = Field(description="That it has.")
     rate: Bandwidth = Field(description="Of a port, one way.")
-    price: Money
-    price_high: Money | None = Field(
-        default=None, description="Where it is dear; with it prices have an interval."
-    )
     power: Power = Field(default=0.0, description="All the time, without optics.")
 
 
-class CableCosts(Part):
+class CableCosts(_Sold):
     """Of a cable between two ports, with what is plugged in at both ends."""
 
     rate: Bandwidth = Field(description="That it carries, one way; a faster link has several.")
-    price: Money
-    price_high: Money | None = Field(
-        default=None, description="Where it is dear; with it prices have an interval."
-    )
     power: Power = Field(default=0.0, description="All the time, of both ends.")
 
 
