@@ -203,7 +203,7 @@ SERIAL = (2, 11, 4, 8, 9, 15, 5, 7, 10, 12, 6, 3, 1, 14, 0, 13)
 
 
 def serial(control: str, spread: str, draws: int = 8) -> dict[str, Any]:
-    """Run all-to-alls of 16 with other seeds: each NPU sends 2 MB to one after the other, once the last ACK is there."""
+    """Run all-to-alls of 16 by seeds: each NPU sends 2 MB to one after the other, once the last ACK is there."""
     tree = {"kind": "fat-tree", "k": 4, "bandwidth": "100 Gbit/s", "latency": "1 us", "routing": "ecmp"}
     packets = {
         "protocol": "rdma",

@@ -19,8 +19,8 @@ from armillary.explore.search.bound import StepBound
 from armillary.explore.sweep.memory import needed
 from armillary.explore.training.candidates import candidates, left_out, why_none
 from armillary.explore.training.defaults import completed, with_recipe, with_sequence
-from armillary.explore.training.fastest import Rejected, Timed, looked_at, shortest, timed
-from armillary.explore.training.levels import taken
+from armillary.explore.training.fastest import Rejected, Timed, shortest, timed
+from armillary.explore.training.levels import taken, unshared
 from armillary.explore.training.plan_keys import nested
 from armillary.explore.training.prediction import Prediction, plans_block
 from armillary.explore.training.software import Software, software_on, usual
@@ -181,7 +181,7 @@ def plan(
         machine: See `armillary.train`.
         batch: Samples of a step; may be left out where all plans of `among` have one.
         software: What it is trained with; by default what suits machine and plan.
-        graph: See `armillary.train`. By levels, the plans that are returned and at least the four best have them cut.
+        graph: See `armillary.train`.
         among: Keys of plans; only these are ranked, whether they fit into memory or not.
         top: Plans to return.
         progress: See `Progress`.
@@ -201,7 +201,10 @@ def plan(
     if among is not None and (not isinstance(among, Iterable) or isinstance(among, str | Mapping)):
         raise InputError(f"among: got {show(among)}, expected several mappings of keys to values")
     read = model_of(model)
-    found = taken(machine if isinstance(machine, Machine) else machine_of(machine), graph)
+    own = machine if isinstance(machine, Machine) else machine_of(machine)
+    found = taken(own, graph)
+    # No cut of its levels beats a device with all of its links in each.
+    free = unshared(own) if found is not own else found
     given = nested(keys | ({"batch": batch} if batch is not None else {}))
     tell = progress or (lambda what, done, of: None)
     if among is not None:
@@ -221,8 +224,8 @@ def plan(
     assumed += [said for said in (left_out(read, found, whole),) if said]
     ways = [whole] if named else _shardings(whole, used)
     searched = _searched(
-        read, found, used, whole, ways, top, tuple(assumed), tell, seen or (lambda plan, time: None), within
-    )
+        read, found, free, used, whole, ways, top, tuple(assumed), tell, seen or (lambda plan, time: None), within
+    )  # fmt: skip
     return searched if software else _named(searched, found)
 
 
@@ -264,28 +267,26 @@ def _ranked(
 
 
 def _searched(
-    model: Model, machine: Machine, software: Software, given: Mapping[str, Any],
+    model: Model, machine: Machine, free: Machine, software: Software, given: Mapping[str, Any],
     ways: Iterable[Mapping[str, Any]], top: int, assumed: tuple[str, ...], tell: Progress, seen: Seen,
     within: float,
 ) -> Choice:  # fmt: skip
     tried = [each for way in ways for each in candidates(model, machine, way)]
-    waiting, rejected = _screened(model, machine, software, tried, tell)
+    waiting, rejected = _screened(model, free, software, tried, tell)
     if not waiting:
         raise InputError(_impossible(model, given, machine, rejected))
-    # Levels that are cut for a plan may be faster than whole ones, of which the bounds are.
-    if machine.cut is None and waiting[0][0] * SLACK > within:
+    if waiting[0][0] * SLACK > within:
         raise SlowerError(waiting[0][0] * SLACK)
     known: list[Timed] = []
-    count = looked_at(machine, top)
     for done, (bound, values) in enumerate(waiting):
-        limit = known[count - 1].seconds if len(known) >= count else float("inf")
+        limit = known[top - 1].seconds if len(known) >= top else float("inf")
         # Bounds grow: neither this plan nor any after it can be among the best.
         if bound * SLACK > limit:
             rejected += [
                 Rejected(
                     each,
                     "cannot be faster, by its lower bound",
-                    f"at least {format_time(least * 1e9)}, plan {count} takes {format_time(limit * 1e9)}",
+                    f"at least {format_time(least * 1e9)}, plan {top} takes {format_time(limit * 1e9)}",
                 )
                 for least, each in waiting[done:]
             ]
@@ -317,7 +318,15 @@ def _shardings(given: Mapping[str, Any], software: Software) -> list[dict[str, A
 def _screened(
     model: Model, machine: Machine, software: Software, tried: Sequence[dict[str, Any]], tell: Progress
 ) -> tuple[list[tuple[float, dict[str, Any]]], list[Rejected]]:
-    """Return (least seconds, plan) of plans that are possible and fit, the most promising first, and the others."""
+    """Return (least seconds, plan) of plans that are possible and fit, the most promising first, and the others.
+
+    Args:
+        model: The model.
+        machine: As fast as any plan finds it.
+        software: What it is trained with.
+        tried: Keys of the plans.
+        tell: See `Progress`.
+    """
     capacity = machine.platform.npu.memory.capacity or float("inf")
     bound: StepBound | None = None
     waiting, rejected = [], []

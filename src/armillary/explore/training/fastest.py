@@ -15,9 +15,6 @@ from armillary.explore.training.software import Software
 from armillary.explore.training.train import of_step, plan_of, step_of
 from armillary.workload.models import Model
 
-RANKED = 4
-"""Plans of a graph by levels that are simulated again with levels that are cut for each; whole levels rank them."""
-
 Kind = Literal["does not fit into memory", "impossible", "cannot be faster, by its lower bound", "slower"]
 
 
@@ -44,13 +41,8 @@ def timed(model: Model, machine: Machine, software: Software, values: dict[str, 
     Raises:
         InputError: it is impossible on the machine.
     """
-    plan_of(values, machine)
-    return Timed(values, seconds(step_of(model, machine, values), software.fitted.constants))
-
-
-def looked_at(machine: Machine, top: int) -> int:
-    """Return how many of the fastest plans are predicted."""
-    return top if machine.cut is None else max(top, RANKED)
+    on = cut_for(machine, plan_of(values, machine))
+    return Timed(values, seconds(step_of(model, on, values), software.fitted.constants))
 
 
 def shortest(
@@ -62,18 +54,13 @@ def shortest(
     assumed: tuple[str, ...],
 ) -> tuple[tuple[Prediction, ...], list[Rejected]]:
     """Return the `top` best plans with what their steps consist of, and the others; `known` has the fastest first."""
-    count, predicted = looked_at(machine, top), []
-    for each in known[:count]:
+    found = []
+    for each in known[:top]:
         on = cut_for(machine, plan_of(each.plan, machine))
-        predicted.append((of_step(step_of(model, on, each.plan), on, software, assumed), each.plan))
-    if machine.cut is not None:
-        predicted.sort(key=lambda each: each[0].step_time_s)
-    by = "" if machine.cut is None else " by whole levels"
-    lost = [(plan, one.step_time_s, "") for one, plan in predicted[top:]]
-    lost += [(each.plan, each.seconds, by) for each in known[count:]]
-    best = format_time(predicted[0][0].step_time_s * 1e9)
+        found.append(of_step(step_of(model, on, each.plan), on, software, assumed))
+    best = format_time(known[0].seconds * 1e9)
     slower = [
-        Rejected(plan, "slower", f"takes {format_time(time * 1e9)}{how}, the best {best}")
-        for plan, time, how in lost
+        Rejected(each.plan, "slower", f"takes {format_time(each.seconds * 1e9)}, the best {best}")
+        for each in known[top:]
     ]
-    return tuple(one for one, _ in predicted[:top]), slower
+    return tuple(found), slower
