@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import log
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ import armillary
 from armillary.base.errors import InputError
 from armillary.compute.machine import machine_of
 from armillary.explore.training.levels import cut_for, places_of, taken, unshared
-from armillary.explore.training.prediction import headline
+from armillary.explore.training.parts import exposed
+from armillary.explore.training.prediction import headline, log_ratio
 from armillary.explore.training.show import prediction_json
 from armillary.explore.training.software import software_on
 from armillary.explore.training.train import of_plan, predicted
@@ -191,3 +193,16 @@ def test_the_best_plan_of_a_graph_is_the_best_of_all() -> None:
     assert best.best.step_time_s == min(each.step_time_s for each in all_.plans)
     assert best.simulated < all_.simulated
     assert best.best.machine.platform.dimensions != taken(machine).platform.dimensions
+
+
+def test_plans_by_levels_are_told_apart_less_often() -> None:
+    model = from_hugging_face(CONFIG)
+    machine = machine_of(machine_with("dgx-h100", {**GROUPS, "routers": 8, "groups": 8}))
+    plans = armillary.plan(model, machine, batch=256, sequence=512, top=2, software="megatron-core").plans
+    one, other = plans
+    low, high = log_ratio(other, one, 0.0)
+    ratio = log(other.step_time_s / one.step_time_s)
+    assert low < ratio < high and high - ratio < 0.22 * 2**0.5
+    assert high - ratio > 0.9 * 0.22 * exposed(other.parts)
+    near, far = one.interval_s
+    assert far / one.step_time_s > one.step_time_s / near

@@ -15,12 +15,11 @@ from armillary.explore.cost import Costs, measures_of, price, use_of
 from armillary.explore.cost.measures import HOURS_PER_YEAR, price_per_hour
 from armillary.explore.cost.price import bill_of, counted_dimensions
 from armillary.explore.training.choose import Progress, plan
-from armillary.explore.training.fitted import NORMAL
-from armillary.explore.training.interval import deviation, off_by_levels
+from armillary.explore.training.interval import deviation
 from armillary.explore.training.levels import check_how, places_of, unshared
 from armillary.explore.training.parts import exposed
 from armillary.explore.training.plan_keys import PlanError, nested
-from armillary.explore.training.prediction import Prediction
+from armillary.explore.training.prediction import Prediction, log_ratio
 from armillary.explore.training.step import simulated
 from armillary.explore.training.train import predicted, step_of
 from armillary.report.lower_bound import bound
@@ -212,12 +211,10 @@ def _verdict(model: Model, fabric: Fabric, fastest: Fabric) -> Verdict:
         spread = hypot(known.step, known.step, known.exposed * more)
     else:
         spread = hypot(*(_deviation(model, each) for each in (one, best)))
-    less, more_ = off_by_levels(one.parts) if one.approximate else (0.0, 0.0)
-    least, most = off_by_levels(best.parts) if best.approximate else (0.0, 0.0)
-    down, up = hypot(NORMAL * spread, less, most), hypot(NORMAL * spread, more_, least)
-    ratio = one.step_time_s / best.step_time_s
-    low, high = ratio / exp(down) - 1, ratio * exp(up) - 1
-    return Verdict(ratio - 1, (low, high), not low <= 0 <= high, shared)
+    low, high = log_ratio(one, best, spread)
+    return Verdict(
+        one.step_time_s / best.step_time_s - 1, (exp(low) - 1, exp(high) - 1), not low <= 0 <= high, shared
+    )
 
 
 def _deviation(model: Model, one: Prediction) -> float:

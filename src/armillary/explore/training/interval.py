@@ -36,7 +36,7 @@ Measured ones take 1.5 times as long on average."""
 LEVELS = (0.005, 0.22)
 """How far ln(time) is below and above that by levels of a graph, over the share of exposed communication: quantiles of
 5 and 95 % of 461 steps with more than 5 % of it, of 550 random graphs, models and plans of up to 64 devices
-(`benchmarks/levels.py`, seeds 2 and 3). It is one-sided: what levels leave out can only be slower."""
+(`benchmarks/levels.py`, seeds 2 and 3). What levels leave out makes steps slower, seldom faster."""
 
 
 def deviation(step: Step, software: Software, parts: Mapping[str, float]) -> float:

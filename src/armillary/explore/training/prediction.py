@@ -12,6 +12,7 @@ from armillary.base.portable import hypot, log
 from armillary.base.units import format_bytes, format_count, format_time
 from armillary.compute.machine import Machine
 from armillary.explore.training.fitted import NORMAL
+from armillary.explore.training.interval import off_by_levels
 from armillary.explore.training.mean_step import on_machine
 from armillary.explore.training.parts import TITLES, exposed, limit
 from armillary.explore.training.plan_changes import plan_changes
@@ -257,8 +258,23 @@ def tells_apart(one: Prediction, other: Prediction) -> bool:
     """
     known = one.software.fitted.spread
     exposes = known.exposed * (exposed(other.parts) - exposed(one.parts))
-    spread = hypot(known.step, known.step, exposes)
-    return abs(log(other.step_time_s / one.step_time_s)) > NORMAL * spread
+    low, high = log_ratio(other, one, hypot(known.step, known.step, exposes))
+    return not low <= 0 <= high
+
+
+def log_ratio(one: Prediction, other: Prediction, spread: float) -> tuple[float, float]:
+    """Return between which ln(measured time of one / of another) is in 9 of 10 cases.
+
+    Args:
+        one: A step.
+        other: Another.
+        spread: Standard deviation of it, but for what levels of a graph leave out.
+    """
+    (less, more), (least, most) = (
+        off_by_levels(each.parts) if each.approximate else (0.0, 0.0) for each in (one, other)
+    )
+    ratio, wide = log(one.step_time_s / other.step_time_s), NORMAL * spread
+    return ratio - hypot(wide, less, most), ratio + hypot(wide, more, least)
 
 
 def behind(best: Prediction, other: Prediction) -> str:
