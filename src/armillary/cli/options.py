@@ -169,6 +169,15 @@ def counted_machine_option() -> Decorator:
     return machine_option(text, required=True)
 
 
+def graph_option(heading: str = MACHINE) -> Decorator:
+    """Add ``--graph``: how a network that is a graph is taken."""
+    return option(
+        "--graph", type=click.Choice(("messages", "levels")), heading=heading,
+        help="How a network that is a graph is taken: every message moves, or by levels, which is approximate; by "
+        "default by levels above 32 devices.",
+    )  # fmt: skip
+
+
 def machine_argument(name: str = "machine", *, required: bool = True) -> Decorator:
     """Add the argument MACHINE: a study or platform file, or a preset."""
     metavar = "MACHINE" if required else "[MACHINE]"

@@ -10,7 +10,7 @@ import click
 from armillary.cli import COMMANDS
 from armillary.cli.command import Command, option
 from armillary.cli.generate.plan_options import PlanOptions, plan_options
-from armillary.cli.options import counted_machine_option, html_option, json_option
+from armillary.cli.options import counted_machine_option, graph_option, html_option, json_option
 from armillary.cli.outputs import say, show_table, working, write_html, write_json
 from armillary.cli.values import OUTPUT_FOLDER, complete_models, complete_software
 
@@ -31,11 +31,14 @@ def step_options(function: Any) -> Any:
         "--software", metavar="NAME", shell_complete=complete_software, heading="Machine",
         help="Training software; by default the one that suits machine and plan.",
     )  # fmt: skip
+    add_graph = graph_option()
     add_folder = option(
         "-o", "--out", "folder", type=OUTPUT_FOLDER, metavar="DIR",
         help="Write a study file of the plan (the best of several), and flags for Megatron-core and torchtitan.",
     )  # fmt: skip
-    return add_model(counted_machine_option()(add_software(plan_options("training")(add_folder(function)))))
+    return add_model(
+        counted_machine_option()(add_software(add_graph(plan_options("training")(add_folder(function)))))
+    )
 
 
 @click.command(
@@ -53,6 +56,7 @@ def command(
     name: str,
     machine: str,
     software: str | None,
+    graph: str | None,
     options: PlanOptions,
     folder: Path | None,
     html: Path | None,
@@ -66,7 +70,7 @@ def command(
 
     model = load_model(name)
     with working("simulating"), options.keys() as keys:
-        found = predicted(model, machine_of(machine), keys, software or "")
+        found = predicted(model, machine_of(machine), keys, software or "", graph or "")
     present(found)
     write_json(json_file, prediction_json(found))
     write_html(html, found)

@@ -5,8 +5,8 @@ Training steps and served requests are predicted on it alike.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,8 @@ class Machine:
         device: Name of the constants of its kernels; "": another model than ``gpu`` times them.
         software: What trains on it by default; "": it does not say.
         assumptions: What it takes from elsewhere, a sentence each.
+        cut: Of one whose graph is taken by its levels: returns it with levels that end where those groups of
+            consecutive devices do; None: its network is the same for all plans.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Machine:
     device: str
     software: str
     assumptions: tuple[str, ...] = ()
+    cut: Callable[[tuple[int, ...]], Machine] | None = field(default=None, compare=False, repr=False)
 
     @property
     def npus(self) -> int:

@@ -15,8 +15,9 @@ import yaml
 from armillary.base.files import make_folder
 from armillary.base.json_text import parse_json
 from armillary.base.text import on_one_line
+from armillary.compute.machine import Machine
 from armillary.explore.training import prediction
-from armillary.explore.training.levels import APPROXIMATE, by_levels, takes_levels
+from armillary.explore.training.levels import APPROXIMATE
 from armillary.explore.training.parts import TITLES
 from armillary.explore.training.prediction import Prediction
 from armillary.explore.training.scaled import Scaled, scaled
@@ -50,7 +51,6 @@ class Machines:
         self._folder = tempfile.TemporaryDirectory(prefix="armillary-studio-")
         self._count = 0
         self._kept: dict[tuple[str, float, float], Scaled] = {}
-        self._levels: dict[tuple[str, float], Mapping[str, Any]] = {}
 
     def asked(self, question: Question, fabric: float = 1.0, peak: float = 1.0) -> Scaled:
         """Return the machine of a question, with devices and networks as many times as fast as it asks for."""
@@ -61,15 +61,7 @@ class Machines:
         elif question.topology:
             held = machine_with(preset_of(question.machine), question.topology)
         fabric, peak = question.fabric * fabric, question.peak * peak
-        found = self.of(question.machine, fabric, peak, held)
-        if found.machine.platform.topology is None or not takes_levels(question.graph, found.machine):
-            return found
-        # Levels are those of the graph with its factor; peaks change none of them.
-        graph = found if peak == 1.0 else self.of(question.machine, fabric, 1.0, held)
-        key = (json.dumps(held) if held else question.machine, fabric)
-        if key not in self._levels:
-            self._levels[key] = by_levels(graph.machine)
-        return self.of(question.machine, 1.0, peak, self._levels[key])
+        return self.of(question.machine, fabric, peak, held)
 
     def of(self, name: str, fabric: float, peak: float, held: Mapping[str, Any] | None = None) -> Scaled:
         """Return a machine, see `armillary.explore.training.scaled`; `held`: of a file instead of by its name."""
@@ -102,7 +94,13 @@ def _found(text: str) -> Found:
     machine = machines.asked(asked)
     # Of values that are of no type at all, too, the schema speaks first.
     plan_of({"batch": 1, **asked.plan}, machine.machine)
-    return Found(asked, model, machine, *at_once(model, machine.machine, asked.plan, asked.software))
+    how = graph_of(asked, machine.machine)
+    return Found(asked, model, machine, *at_once(model, machine.machine, asked.plan, asked.software, how))
+
+
+def graph_of(asked: Question, machine: Machine) -> str:
+    """Return how the network of a machine is taken, which a question may say of another one that was chosen before."""
+    return asked.graph if machine.platform.topology is not None else ""
 
 
 def headline(data: Mapping[str, Any], tell: Progress) -> dict[str, Any]:

@@ -148,8 +148,8 @@ def command_line(asked: Question, machine: str) -> str:
         machine: The preset, or the file that describes the machine.
     """
     words = ["armillary", "train", model_file(asked), "--machine", machine]
-    if asked.software:
-        words += ["--software", asked.software]
+    words += ["--software", asked.software] if asked.software else []
+    words += ["--graph", asked.graph] if asked.graph else []
     for path, value in _given(asked.plan):
         name = option_name(path)
         if isinstance(value, bool):
@@ -171,6 +171,7 @@ def python(asked: Question, machine: str) -> str:
             keys.setdefault(path[0], {})[path[1]] = value
     words = [repr(model_file(asked)), repr(machine)]
     words += [f"software={asked.software!r}"] if asked.software else []
+    words += [f"graph={asked.graph!r}"] if asked.graph else []
     words += [f"{name}={pformat(value, width=80)}" for name, value in keys.items()]
     call = f"found = armillary.train({', '.join(words)})"
     return f"import armillary\n\n{call}\nprint(found.step_time_s, found.interval_s)\n"

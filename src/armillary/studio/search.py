@@ -11,7 +11,7 @@ from armillary.explore.training.prediction import plan_text
 from armillary.explore.training.show import choice_json
 from armillary.explore.training.software import usual
 from armillary.explore.training.train import plan_of
-from armillary.studio.answers import machines
+from armillary.studio.answers import graph_of, machines
 from armillary.studio.question import read_question
 
 TOP = 10
@@ -45,8 +45,9 @@ def plan(data: Mapping[str, Any], tell: Callable[[dict[str, Any]], None]) -> dic
         tell({"progress": {"what": what, "done": done, "of": of}})
 
     found = choose.plan(
-        model, machine, software=asked.software, top=TOP, progress=progress, seen=seen, **given
-    )
+        model, machine, software=asked.software, graph=graph_of(asked, machine), top=TOP, progress=progress,
+        seen=seen, **given,
+    )  # fmt: skip
     result = choice_json(found)
     texts = [plan_text(each.plan) for each in found.plans]
     plans = [{**each, "text": text} for each, text in zip(result["plans"], texts, strict=True)]

@@ -237,7 +237,7 @@ def test_a_plan_that_cannot_be_fast_enough_is_not_simulated(
     best = plan("tiny.yaml", MACHINE, batch=16, sequence=512, top=1).best.step_time_s
     assert plan("tiny.yaml", MACHINE, batch=16, sequence=512, top=1, within=best).best.step_time_s == best
     with monkeypatch.context() as patched:
-        patched.setattr("armillary.explore.training.choose._timed", None)
+        patched.setattr("armillary.explore.training.choose.timed", None)
         with pytest.raises(SlowerError) as raised:
             plan("tiny.yaml", MACHINE, batch=16, sequence=512, top=1, within=best / 100)
     assert best / 100 < raised.value.seconds <= best

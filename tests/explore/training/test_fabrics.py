@@ -126,21 +126,29 @@ def test_large_graphs_are_compared_by_their_levels_and_say_so(tmp_path: Path) ->
     given = {**SMALL, "batch": 64}
     found = compare_machines("llama-2-7b", paths, costs=[load_costs("h100")], tp=2, **given)
     fast, slow = found.fabrics
-    assert fast.approximate and slow.approximate and found.verdicts[1].differs
+    assert fast.prediction.approximate and slow.prediction.approximate and found.verdicts[1].differs
     text = headline(found)
     assert text.startswith(f"Fastest: {paths[0]}") and text.endswith(
-        "approximate: all by levels of the graph"
+        "approximate: by levels of the graph (all)"
     )
     for each in found.fabrics:
         said = [one for one in each.prediction.assumptions if one.startswith("approximate")]
-        assert len(said) == 1 and "2 devices at 450 GB/s and 4 groups at 450 GB/s and 8 groups at" in said[0]
+        assert len(said) == 1 and "levels, 8 devices at 450 GB/s and 8 groups at" in said[0]
         assert 0 < each.bound_s <= each.prediction.step_time_s
         low, high = each.prediction.interval_s
         assert each.prediction.machine.name == each.name and low < each.prediction.step_time_s < high
-        assert each.unknown == (TIERS,)
-    # Prices are those of whole levels: a tenth of the bandwidth of the rails costs less.
+        assert each.unknown == ()
+    # Four links of 5 GB/s share a cable and a port.
     assert fast.cost_per_year is not None and slow.cost_per_year is not None
     assert 0.8 * fast.cost_per_year < slow.cost_per_year < fast.cost_per_year
+    assert fast.cost_high is not None and fast.cost_high > fast.cost_per_year
+    assert (
+        "cables rail: 64 x optics of 50 GB/s" in fast.bill
+        and "cables rail: 16 x optics of 50 GB/s" in slow.bill
+    )
+    flat = load_costs("h100").model_copy(update={"switches": {}})
+    (same, _) = compare_machines("llama-2-7b", paths, costs=[flat], tp=2, **given).fabrics
+    assert same.unknown == (TIERS,) and same.bill == () and same.cost_high == same.cost_per_year
 
 
 def test_plans_of_a_graph_are_ranked_and_messages_move_where_there_are_few_devices(tmp_path: Path) -> None:
@@ -149,4 +157,7 @@ def test_plans_of_a_graph_are_ranked_and_messages_move_where_there_are_few_devic
     assert found.fabrics[0].prediction.step_time_s == found.fabrics[1].prediction.step_time_s
     assert not found.verdicts[1].differs
     few = compare_machines("llama-2-7b", [small, "8xh100"], tp=8, **SMALL)
-    assert [each.approximate for each in few.fabrics] == [False, False] and "approximate" not in headline(few)
+    assert [each.prediction.approximate for each in few.fabrics] == [
+        False,
+        False,
+    ] and "approximate" not in headline(few)

@@ -9,7 +9,7 @@ import click
 from armillary.cli.command import Command, option
 from armillary.cli.generate.plan_options import PlanOptions, plan_options
 from armillary.cli.machine import SUBCOMMANDS
-from armillary.cli.options import json_option, plot_option, programs_option
+from armillary.cli.options import graph_option, json_option, plot_option, programs_option
 from armillary.cli.outputs import say, show_table, write_json
 from armillary.cli.plan.search import Progress
 from armillary.cli.values import complete_costs, complete_machines, complete_models, complete_software
@@ -37,13 +37,14 @@ from armillary.cli.values import complete_costs, complete_machines, complete_mod
     "--software", metavar="NAME", shell_complete=complete_software, heading="Comparison",
     help="Training software; by default the one that suits machine and plan.",
 )  # fmt: skip
+@graph_option("Comparison")
 @plan_options("training")
 @plot_option("step times with intervals and bounds, and costs")
 @json_option("Write the result as JSON, in s, USD and W.")
 @programs_option
 def command(
-    machines: tuple[str, ...], workload: str, costs: tuple[str, ...], software: str | None, options: PlanOptions,
-    plot: Path | None, json_file: Path | None,
+    machines: tuple[str, ...], workload: str, costs: tuple[str, ...], software: str | None, graph: str | None,
+    options: PlanOptions, plot: Path | None, json_file: Path | None,
 ) -> None:  # fmt: skip
     """Compare and print."""
     from armillary.explore.cost import load_costs
@@ -53,7 +54,13 @@ def command(
     prices = [load_costs(each) for each in costs]
     with options.keys() as keys:
         found = compare_machines(
-            workload, machines, costs=prices, software=software or "", progress=Progress(), **keys
+            workload,
+            machines,
+            costs=prices,
+            software=software or "",
+            graph=graph or "",
+            progress=Progress(),
+            **keys,
         )
     click.echo(headline(found))
     show_table(fabrics_table(found))

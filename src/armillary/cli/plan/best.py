@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 @html_option()
 @json_option("Write the result as JSON, in s and bytes.")
 def command(
-    name: str, machine: str, software: str | None, among: Path | None, options: PlanOptions, top: int,
-    folder: Path | None, html: Path | None, json_file: Path | None,
+    name: str, machine: str, software: str | None, graph: str | None, among: Path | None, options: PlanOptions,
+    top: int, folder: Path | None, html: Path | None, json_file: Path | None,
 ) -> None:  # fmt: skip
     """Search and print."""
     from armillary.explore.training.among import read_plans
@@ -54,8 +54,9 @@ def command(
     plans = read_plans(among) if among else None
     with options.keys() as keys:
         found = plan(
-            name, machine, software=software or "", among=plans, top=top, progress=Progress(), **keys
-        )
+            name, machine, software=software or "", graph=graph or "", among=plans, top=top, progress=Progress(),
+            **keys,
+        )  # fmt: skip
     _present(found)
     write_json(json_file, choice_json(found))
     write_html(html, found)

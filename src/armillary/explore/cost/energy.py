@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import fsum
 
 from armillary.base.errors import InputError
-from armillary.explore.cost.price import Item, classes, gigabytes, hosts
+from armillary.explore.cost.price import Item, bill_of, classes, counted_dimensions, gigabytes, hosts
 from armillary.explore.cost.schema import Costs
 from armillary.explore.cost.use import Use
 from armillary.platform.model import Platform, ports
@@ -58,9 +58,14 @@ def energy(use: Use, platform: Platform, costs: Costs) -> Energy:
         held = use.npus * gigabytes(platform, "memory.stored") * costs.memory.stored
         items.append(Item("memory: stored", _steady(held, use), held * use.seconds))
     # Outer dimensions follow inner ones; `classes` gives each its class of links.
+    counted = counted_dimensions(platform, costs)
+    if held := fsum(row.power for row in bill_of(platform, costs)[0]):
+        items.append(Item("switches and cables", _steady(held, use), held * use.seconds))
     for d, (name, links) in enumerate(classes(platform, costs)):
         dimension = platform.dimensions[d].name
         # A class may have prices only.
+        if d in counted and not (links and links.moved):
+            continue
         if links is None or not (links.moved or links.power):
             missing.append(f"dimension {dimension} (links.{name}.moved, .power)")
             continue
@@ -68,7 +73,7 @@ def energy(use: Use, platform: Platform, costs: Costs) -> Energy:
             text = f"{use.moved[d]:,.4g} B x {links.moved * 1e12:,.4g} pJ"
             items.append(Item(f"{dimension}: moved", text, use.moved[d] * links.moved))
         # Per GB/s that an NPU has, whatever it moves.
-        if links.power:
+        if links.power and d not in counted:
             held = use.npus * ports(platform)[d].slower * links.power
             items.append(Item(f"{dimension}: always", _steady(held, use), held * use.seconds))
     if costs.host is None or costs.host.power is None:

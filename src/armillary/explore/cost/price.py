@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import fsum
 
 from armillary.base.errors import InputError, nearest, one_of
+from armillary.explore.cost.graph_bill import Row, bill
 from armillary.explore.cost.schema import CLASSES, Costs, LinkCosts
 from armillary.platform.model import Platform, ports
 from armillary.platform.network import Dimension
@@ -13,11 +14,12 @@ from armillary.platform.network import Dimension
 
 @dataclass(frozen=True)
 class Item:
-    """A row of a table: name, derivation, and USD (of a price) or J (of an energy)."""
+    """A row of a table: name, derivation, and USD (of a price) or J (of an energy); `high`: where it is dear."""
 
     name: str
     detail: str
     amount: float
+    high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -37,13 +39,19 @@ class Price:
         """USD."""
         return fsum(item.amount for item in self.items)
 
+    @property
+    def high(self) -> float:
+        """USD where all that has two prices is dear."""
+        return fsum(item.amount if item.high is None else item.high for item in self.items)
+
 
 def price(platform: Platform, costs: Costs) -> Price:
     """Return what a machine costs to buy; nothing if it is rented.
 
     The network follows LIBRA (arXiv 2109.11762): each dimension costs USD per GB/s times the bandwidth of its ports,
-    for edges, and for ports of switches and NICs where it is a Switch. A network that is a graph costs what the
-    dimensions cost that collectives take it for.
+    for edges, and for ports of switches and NICs where it is a Switch. Of a network that is a graph, switches and
+    cables outside of hosts are counted where the costs know any; else it costs what the dimensions cost that
+    collectives take it for.
 
     Raises:
         InputError: the costs need something that the machine does not say, or name a dimension that it does not have.
@@ -67,22 +75,54 @@ def price(platform: Platform, costs: Costs) -> Price:
     else:
         count = hosts(platform, costs)
         items.append(Item("hosts", f"{count:,} x ${costs.host.price:,.2f}", count * costs.host.price))
-    for d, (name, links) in enumerate(classes(platform, costs)):
+    counted, known = counted_dimensions(platform, costs), classes(platform, costs)
+    rows, without = bill_of(platform, costs)
+    missing += without
+    items += [Item(row.name, row.detail, row.price, row.high) for row in rows]
+    for d, (name, links) in enumerate(known):
         dimension = platform.dimensions[d]
         # The class has no entry in `links`.
+        if links is None and d in counted:
+            continue
         if links is None:
             missing.append(f"dimension {dimension.name} (links.{name})")
             continue
         # The lesser of both directions.
         rate = ports(platform)[d].slower
         for part, each in parts(dimension, links).items():
+            if d in counted and part != "NICs":
+                continue
             text = f"{npus:,} x {rate:,.4g} GB/s x ${each:,.2f}, class {name}"
             items.append(Item(f"{dimension.name}: {part}", text, npus * rate * each))
     # Last, as it is a share of all before.
     if costs.other:
-        rest = fsum(item.amount for item in items) * costs.other
-        items.append(Item("other", f"{100 * costs.other:.4g} % of all before", rest))
+        before = Price(tuple(items))
+        items.append(
+            Item(
+                "other", f"{100 * costs.other:.4g} % of all before",
+                before.total * costs.other, before.high * costs.other,
+            )
+        )  # fmt: skip
     return Price(tuple(items), tuple(missing))
+
+
+def bill_of(platform: Platform, costs: Costs) -> tuple[tuple[Row, ...], tuple[str, ...]]:
+    """Return the switches and cables of a platform that are counted, and those that have no price."""
+    if platform.topology is None or not costs.switches:
+        return (), ()
+    return bill(platform.topology.topology, costs)
+
+
+def counted_dimensions(platform: Platform, costs: Costs) -> list[int]:
+    """Return the dimensions of a graph whose switches and cables are counted: those outside of its hosts."""
+    if platform.topology is None or not costs.switches:
+        return []
+    found, reach = [], 1
+    for d, dimension in enumerate(platform.dimensions):
+        reach *= dimension.size
+        if reach > platform.topology.topology.host:
+            found.append(d)
+    return found
 
 
 def parts(dimension: Dimension, links: LinkCosts) -> dict[str, float]:

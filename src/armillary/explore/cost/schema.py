@@ -7,6 +7,8 @@
     links:                              # a class of links: USD, W and J per GB/s of an NPU, or per byte
       node: {link: 4 USD, switch: 13 USD}
       pod: {link: 7.8 USD, switch: 18 USD, nic: 31.6 USD}
+    switches: {ndr: {ports: 64, rate: 50 GB/s, price: 36 kUSD}}         # of a network that is a graph
+    cables: {optics: {rate: 50 GB/s, price: 1240 USD, price_high: 2700 USD}}
     dimensions: {rail: pod}             # which class a dimension is of, where `class_of` takes it for another
     years: 4
     electricity: 0.08 USD
@@ -19,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -27,7 +29,7 @@ from armillary.base import units
 from armillary.base.document import Source, is_there, read_document
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.explore.cost.presets import cost_preset_names, expanded, read_cost_preset
-from armillary.platform.fields import Count, Efficiency, Part, Quantity, first_error
+from armillary.platform.fields import Bandwidth, Count, Efficiency, Part, Quantity, first_error
 from armillary.platform.limits import Number
 
 Money = Annotated[float, Quantity(units.parse_money, "money", "250 USD", Number())]
@@ -96,6 +98,38 @@ class LinkCosts(Part):
     moved: Energy = Field(default=0.0, description="Per byte (not per GB/s) that an NPU sends.")
 
 
+class _Sold(Part):
+    """What is sold at a price, or at a range of prices."""
+
+    price: Money
+    price_high: Money | None = Field(
+        default=None, description="Where it is dear; with it prices have an interval."
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.price_high is not None and self.price_high < self.price:
+            raise ValueError(
+                f"price_high: got {self.price_high:g} USD, expected at least price, {self.price:g} USD"
+            )
+        return self
+
+
+class SwitchCosts(_Sold):
+    """Of a switch as it is sold."""
+
+    ports: Annotated[int, Field(ge=2)] = Field(description="That it has.")
+    rate: Bandwidth = Field(description="Of a port, one way.")
+    power: Power = Field(default=0.0, description="All the time, without optics.")
+
+
+class CableCosts(_Sold):
+    """Of a cable between two ports, with what is plugged in at both ends."""
+
+    rate: Bandwidth = Field(description="That it carries, one way; a faster link has several.")
+    power: Power = Field(default=0.0, description="All the time, of both ends.")
+
+
 class Costs(Part):
     """Prices and energies; see the module."""
 
@@ -105,6 +139,16 @@ class Costs(Part):
     host: HostCosts | None = None
     links: dict[str, LinkCosts] = Field(
         default={}, description="By class: chiplet, package, node, pod, or others."
+    )
+    switches: dict[str, SwitchCosts] = Field(
+        default={},
+        description="By name: those of which a network that is a graph is built, instead of links.pod.",
+    )
+    cables: dict[Literal["optics", "copper"], CableCosts] = Field(
+        default={}, description="Of such a network."
+    )
+    copper: list[str] = Field(
+        default=[], description="Kinds of links of a graph that are copper, e.g. local of a dragonfly."
     )
     dimensions: dict[str, str] = Field(default={}, description="Name of a dimension -> its class.")
     other: Share = Field(default=0.0, description="Of all prices, besides: storage, racks, building.")
@@ -125,6 +169,8 @@ class Costs(Part):
 
     @model_validator(mode="after")
     def _classes(self) -> Costs:
+        if self.switches and not self.cables:
+            raise ValueError("got switches without cables, expected both")
         for name, kind in self.dimensions.items():
             if kind not in self.links:
                 # Classes are free names, known by having costs.

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from armillary.base.document import Source
 from armillary.base.errors import InputError
@@ -19,12 +19,13 @@ from armillary.explore.search.bound import StepBound
 from armillary.explore.sweep.memory import needed
 from armillary.explore.training.candidates import candidates, left_out, why_none
 from armillary.explore.training.defaults import completed, with_recipe, with_sequence
-from armillary.explore.training.mean_step import seconds
+from armillary.explore.training.fastest import Rejected, Timed, shortest, timed
+from armillary.explore.training.levels import taken, unshared
 from armillary.explore.training.plan_keys import nested
 from armillary.explore.training.prediction import Prediction, plans_block
 from armillary.explore.training.software import Software, software_on, usual
 from armillary.explore.training.step import platform_of
-from armillary.explore.training.train import of_step, plan_of, step_of
+from armillary.explore.training.train import plan_of, step_of
 from armillary.platform.files.preset import merged
 from armillary.report.memory_fit import Memory
 from armillary.report.page.blocks import Block, table
@@ -49,9 +50,6 @@ SLACK = 1 - 1e-3
 """A bound is that of a whole step, a time that of a steady state: this far they may be apart."""
 
 
-Kind = Literal["does not fit into memory", "impossible", "cannot be faster, by its lower bound", "slower"]
-
-
 class SlowerError(InputError):
     """No plan takes as little time as was asked for.
 
@@ -62,15 +60,6 @@ class SlowerError(InputError):
     def __init__(self, seconds: float) -> None:
         super().__init__(f"no plan takes less than {format_time(seconds * 1e9)}")
         self.seconds = seconds
-
-
-@dataclass(frozen=True)
-class Rejected:
-    """A plan that is not among the best, and why."""
-
-    plan: Mapping[str, Any]
-    kind: Kind
-    why: str
 
 
 @dataclass(frozen=True, repr=False)
@@ -177,6 +166,7 @@ def plan(
     *,
     batch: int | None = None,
     software: str = "",
+    graph: str = "",
     among: Iterable[Mapping[str, Any]] | None = None,
     top: int = 10,
     progress: Progress | None = None,
@@ -191,6 +181,7 @@ def plan(
         machine: See `armillary.train`.
         batch: Samples of a step; may be left out where all plans of `among` have one.
         software: What it is trained with; by default what suits machine and plan.
+        graph: See `armillary.train`.
         among: Keys of plans; only these are ranked, whether they fit into memory or not.
         top: Plans to return.
         progress: See `Progress`.
@@ -202,13 +193,18 @@ def plan(
         InputError: a name or key is wrong, or no plan is possible.
         SlowerError: no plan takes as little as `within`.
     """
-    check_kinds({"software": software or "", "top": top, "within": within}, plan.__annotations__)
+    check_kinds(
+        {"software": software or "", "graph": graph, "top": top, "within": within}, plan.__annotations__
+    )
     if top < 1:
         raise InputError(f"top: got {top}, expected 1 or more")
     if among is not None and (not isinstance(among, Iterable) or isinstance(among, str | Mapping)):
         raise InputError(f"among: got {show(among)}, expected several mappings of keys to values")
     read = model_of(model)
-    found = machine if isinstance(machine, Machine) else machine_of(machine)
+    own = machine if isinstance(machine, Machine) else machine_of(machine)
+    found = taken(own, graph)
+    # No cut of its levels beats a device with all of its links in each.
+    free = unshared(own) if found is not own else found
     given = nested(keys | ({"batch": batch} if batch is not None else {}))
     tell = progress or (lambda what, done, of: None)
     if among is not None:
@@ -228,8 +224,8 @@ def plan(
     assumed += [said for said in (left_out(read, found, whole),) if said]
     ways = [whole] if named else _shardings(whole, used)
     searched = _searched(
-        read, found, used, whole, ways, top, tuple(assumed), tell, seen or (lambda plan, time: None), within
-    )
+        read, found, free, used, whole, ways, top, tuple(assumed), tell, seen or (lambda plan, time: None), within
+    )  # fmt: skip
     return searched if software else _named(searched, found)
 
 
@@ -250,7 +246,7 @@ def _ranked(
     model: Model, machine: Machine, given: Mapping[str, Any], among: Sequence[Mapping[str, Any]], software: str,
     top: int, assumed: tuple[str, ...], tell: Progress,
 ) -> Choice:  # fmt: skip
-    timed: list[_Timed] = []
+    known: list[Timed] = []
     rejected = []
     whole = [merged(given, nested(each)) for each in among]
     # One software for all: they are to be compared.
@@ -259,31 +255,31 @@ def _ranked(
     for done, (each, own) in enumerate(zip(among, whole, strict=True)):
         try:
             values, _ = with_recipe(completed(own, used.plan, model), used.name, machine.device)
-            timed.append(_timed(model, machine, used, values))
+            known.append(timed(model, machine, used, values))
         except InputError as error:
             rejected.append(Rejected(each, "impossible", str(error)))
         tell("simulated", done + 1, len(among))
-    if not timed:
+    if not known:
         raise InputError(f"no plan is possible: {rejected[0].why}" if rejected else "no plans to rank")
-    timed.sort(key=lambda each: each.seconds)
-    best = _predicted(model, machine, used, timed[:top], assumed)
-    return Choice(best, (*_slower(timed, top), *rejected), len(timed), assumed)
+    known.sort(key=lambda each: each.seconds)
+    best, slower = shortest(model, machine, used, known, top, assumed)
+    return Choice(best, (*slower, *rejected), len(known), assumed)
 
 
 def _searched(
-    model: Model, machine: Machine, software: Software, given: Mapping[str, Any],
+    model: Model, machine: Machine, free: Machine, software: Software, given: Mapping[str, Any],
     ways: Iterable[Mapping[str, Any]], top: int, assumed: tuple[str, ...], tell: Progress, seen: Seen,
     within: float,
 ) -> Choice:  # fmt: skip
     tried = [each for way in ways for each in candidates(model, machine, way)]
-    waiting, rejected = _screened(model, machine, software, tried, tell)
+    waiting, rejected = _screened(model, free, software, tried, tell)
     if not waiting:
         raise InputError(_impossible(model, given, machine, rejected))
     if waiting[0][0] * SLACK > within:
         raise SlowerError(waiting[0][0] * SLACK)
-    timed: list[_Timed] = []
+    known: list[Timed] = []
     for done, (bound, values) in enumerate(waiting):
-        limit = timed[top - 1].seconds if len(timed) >= top else float("inf")
+        limit = known[top - 1].seconds if len(known) >= top else float("inf")
         # Bounds grow: neither this plan nor any after it can be among the best.
         if bound * SLACK > limit:
             rejected += [
@@ -296,16 +292,16 @@ def _searched(
             ]
             break
         try:
-            timed.append(_timed(model, machine, software, values))
-            seen(values, timed[-1].seconds)
+            known.append(timed(model, machine, software, values))
+            seen(values, known[-1].seconds)
         except InputError as error:
             rejected.append(Rejected(values, "impossible", str(error)))
-        timed.sort(key=lambda each: each.seconds)
+        known.sort(key=lambda each: each.seconds)
         tell("simulated", done + 1, len(waiting))
-    if not timed:
+    if not known:
         raise InputError(_impossible(model, given, machine, rejected))
-    best = _predicted(model, machine, software, timed[:top], assumed)
-    return Choice(best, (*rejected, *_slower(timed, top)), len(timed), assumed)
+    best, slower = shortest(model, machine, software, known, top, assumed)
+    return Choice(best, (*rejected, *slower), len(known), assumed)
 
 
 def _shardings(given: Mapping[str, Any], software: Software) -> list[dict[str, Any]]:
@@ -322,7 +318,15 @@ def _shardings(given: Mapping[str, Any], software: Software) -> list[dict[str, A
 def _screened(
     model: Model, machine: Machine, software: Software, tried: Sequence[dict[str, Any]], tell: Progress
 ) -> tuple[list[tuple[float, dict[str, Any]]], list[Rejected]]:
-    """Return (least seconds, plan) of plans that are possible and fit, the most promising first, and the others."""
+    """Return (least seconds, plan) of plans that are possible and fit, the most promising first, and the others.
+
+    Args:
+        model: The model.
+        machine: As fast as any plan finds it.
+        software: What it is trained with.
+        tried: Keys of the plans.
+        tell: See `Progress`.
+    """
     capacity = machine.platform.npu.memory.capacity or float("inf")
     bound: StepBound | None = None
     waiting, rejected = [], []
@@ -352,34 +356,6 @@ def _pointless(values: Mapping[str, Any]) -> str:
     if sharded and values.get("parallel", {}).get("pp", 1) > 1:
         return "fsdp gathers weights anew for each microbatch of a pipeline"
     return ""
-
-
-@dataclass(frozen=True)
-class _Timed:
-    """A plan whose time was simulated."""
-
-    plan: dict[str, Any]
-    seconds: float
-
-
-def _timed(model: Model, machine: Machine, software: Software, values: dict[str, Any]) -> _Timed:
-    plan_of(values, machine)
-    return _Timed(values, seconds(step_of(model, machine, values), software.fitted.constants))
-
-
-def _predicted(
-    model: Model, machine: Machine, software: Software, best: Sequence[_Timed], assumed: tuple[str, ...]
-) -> tuple[Prediction, ...]:
-    """Return what the steps of the best plans consist of, which takes longer than their times."""
-    return tuple(of_step(step_of(model, machine, each.plan), machine, software, assumed) for each in best)
-
-
-def _slower(timed: Sequence[_Timed], top: int) -> list[Rejected]:
-    best = format_time(timed[0].seconds * 1e9)
-    return [
-        Rejected(each.plan, "slower", f"takes {format_time(each.seconds * 1e9)}, the best {best}")
-        for each in timed[top:]
-    ]
 
 
 def _impossible(

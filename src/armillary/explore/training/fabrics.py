@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
@@ -10,33 +9,24 @@ from typing import Any
 
 from armillary.base.document import Source
 from armillary.base.errors import InputError
-from armillary.base.portable import exp, hypot, log
+from armillary.base.portable import exp, hypot
 from armillary.compute.machine import Machine, machine_of
 from armillary.explore.cost import Costs, measures_of, price, use_of
-from armillary.explore.cost.measures import HOURS_PER_YEAR
+from armillary.explore.cost.measures import HOURS_PER_YEAR, price_per_hour
+from armillary.explore.cost.price import bill_of, counted_dimensions
 from armillary.explore.training.choose import Progress, plan
-from armillary.explore.training.fitted import NORMAL
 from armillary.explore.training.interval import deviation
-from armillary.explore.training.levels import (
-    APPROXIMATE,
-    DEVIATION,
-    leveled,
-    places_of,
-    takes_levels,
-    unshared,
-)
+from armillary.explore.training.levels import check_how, places_of, unshared
 from armillary.explore.training.parts import exposed
 from armillary.explore.training.plan_keys import PlanError, nested
-from armillary.explore.training.prediction import Prediction
+from armillary.explore.training.prediction import Prediction, log_ratio
 from armillary.explore.training.step import simulated
-from armillary.explore.training.train import of_plan, predicted, step_of
+from armillary.explore.training.train import predicted, step_of
 from armillary.report.lower_bound import bound
 from armillary.workload.models import Model, model_of
 from armillary.workload.plan.request import keys_of
 
-RANKED = 4
-"""Plans of a graph whose levels are cut for each."""
-TIERS = "tiers of switches: a GB/s of a device costs the same on every graph"
+TIERS = "tiers of switches: the costs have no `switches`, so that a GB/s of a device costs the same on every graph"
 
 
 @dataclass(frozen=True)
@@ -48,9 +38,9 @@ class Fabric:
         bound_s: Least time of this plan on this machine in s, by any algorithm of its collectives.
         cost_per_year: USD of the machine and what it draws; None: not known.
         power_w: Mean power of a step; None: not known.
+        cost_high: The same where switches and cables of its graph are bought dearly.
+        bill: Switches and cables of its graph outside of hosts, "leaf switches: 8 x …".
         unknown: What the costs do not say and is therefore not counted.
-        approximate: Whether its network is a graph that is taken by its levels, see
-            `armillary.explore.training.levels`.
     """
 
     prediction: Prediction
@@ -58,7 +48,8 @@ class Fabric:
     cost_per_year: float | None
     power_w: float | None
     unknown: tuple[str, ...] = ()
-    approximate: bool = False
+    cost_high: float | None = None
+    bill: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -109,6 +100,7 @@ def compare_machines(
     *,
     costs: Sequence[Costs] = (),
     software: str = "",
+    graph: str = "",
     progress: Progress | None = None,
     **keys: Any,
 ) -> Fabrics:
@@ -119,6 +111,7 @@ def compare_machines(
         machines: Two or more, see `armillary.train`.
         costs: None, one for all machines, or one for each.
         software: What it is trained with; by default what suits machine and plan.
+        graph: How networks that are graphs are taken, see `armillary.train`.
         progress: See `armillary.explore.training.choose.Progress`.
         keys: Of a plan, see `armillary.train`. If they say how the model is parallel, that is the plan on all
             machines; else each takes its fastest.
@@ -132,6 +125,7 @@ def compare_machines(
         raise InputError(
             f"got {len(costs)} costs for {len(machines)} machines, expected one for all, or one for each"
         )
+    check_how(graph)
     read, given = model_of(model), nested(keys)
     prices: list[Costs | None] = [*costs] * (len(machines) if len(costs) == 1 else 1) or [None] * len(
         machines
@@ -141,7 +135,7 @@ def compare_machines(
     fabrics = []
     for machine, cost in zip(found, prices, strict=True):
         try:
-            fabrics.append(_fabric(read, machine, given, software, cost, progress))
+            fabrics.append(_fabric(read, machine, given, software, cost, graph, progress))
         except PlanError:  # of the plan, whatever the machine
             raise
         except InputError as error:
@@ -156,58 +150,44 @@ def compare_machines(
 
 def _fabric(
     model: Model, machine: Machine, given: Mapping[str, Any], software: str, costs: Costs | None,
-    progress: Progress | None,
+    graph: str, progress: Progress | None,
 ) -> Fabric:  # fmt: skip
-    graph = machine.platform.topology is not None and takes_levels("", machine)
-    on = leveled(machine) if graph else machine
+    graph = graph if machine.platform.topology is not None else ""
     if "parallel" in given:
-        found: Sequence[Prediction] = [predicted(model, on, given, software)]
+        best = predicted(model, machine, given, software, graph)
     else:
-        # Levels as a whole rank plans, as pieces of them for each plan they tell its time.
-        found = plan(
-            model, on, software=software, top=RANKED if graph else 1, progress=progress, **given
-        ).plans
-    if graph:
-        found = _cut(model, machine, found)
-    best = min(found, key=lambda each: each.step_time_s)
+        best = plan(model, machine, software=software, graph=graph, top=1, progress=progress, **given).best
     plan_keys, constants = _keys(best), best.software.fitted.constants
     timeline = simulated(step_of(model, best.machine, plan_keys), constants)
-    freely = simulated(step_of(model, unshared(machine), plan_keys), constants) if graph else timeline
+    freely = timeline
+    if best.approximate:
+        freely = simulated(step_of(model, unshared(machine), plan_keys), constants)
     least = bound(freely).ticks * 1e-9
     if costs is None:
-        return Fabric(best, least, None, None, (), graph)
-    used, levels = use_of(timeline), on.platform.dimensions
+        return Fabric(best, least, None, None)
+    used, levels = use_of(timeline), machine.platform.dimensions
     # What pieces of a level move, the level moves, whose links have a price.
     places = places_of(best.machine.platform.dimensions, levels)
     moved = [
         fsum(each for each, at in zip(used.moved, places, strict=True) if at == d) for d in range(len(levels))
     ]
-    known = measures_of(replace(used, moved=tuple(moved)), on.platform, costs)
-    hourly = known.get("price_per_hour")
-    yearly = None if hourly is None else hourly * HOURS_PER_YEAR * costs.utilisation
-    unknown = price(on.platform, costs).missing
-    return Fabric(best, least, yearly, known.get("power"), (*unknown, TIERS) if graph else unknown, graph)
-
-
-def _cut(model: Model, machine: Machine, found: Sequence[Prediction]) -> list[Prediction]:
-    """Return predictions on the levels of a graph that are cut for the plan of each."""
-    kept: dict[str, Machine] = {}
-    cut = []
-    for each in found:
-        name = json.dumps(_keys(each)["parallel"], sort_keys=True, default=str)
-        if name not in kept:
-            kept[name] = leveled(machine, each.plan)
-        again = of_plan(model, kept[name], each.software, _keys(each))
-        wide = exp(NORMAL * hypot(_deviation(model, again), DEVIATION))
-        own = [text for text in again.assumptions if text.startswith(APPROXIMATE)]
-        others = [text for text in each.assumptions if not text.startswith(APPROXIMATE)]
-        cut.append(
-            replace(
-                again, interval_s=(again.step_time_s / wide, again.step_time_s * wide),
-                assumptions=(*own, *others),
-            )
-        )  # fmt: skip
-    return cut
+    platform, bought = machine.platform, price(machine.platform, costs)
+    known = measures_of(replace(used, moved=tuple(moved)), platform, costs)
+    power = known.get("power")
+    low, high = (
+        None if hourly is None else hourly * HOURS_PER_YEAR * costs.utilisation
+        for hourly in (
+            known.get("price_per_hour"),
+            price_per_hour(costs, used.npus, bought.high if bought.items else None, power),
+        )
+    )
+    counted = bool(counted_dimensions(platform, costs))
+    return Fabric(
+        best, least, low, power,
+        bought.missing if counted or platform.topology is None else (*bought.missing, TIERS),
+        high,
+        tuple(f"{row.name}: {row.detail}" for row in bill_of(platform, costs)[0]),
+    )  # fmt: skip
 
 
 def _keys(one: Prediction) -> dict[str, Any]:
@@ -231,10 +211,10 @@ def _verdict(model: Model, fabric: Fabric, fastest: Fabric) -> Verdict:
         spread = hypot(known.step, known.step, known.exposed * more)
     else:
         spread = hypot(*(_deviation(model, each) for each in (one, best)))
-    spread = hypot(spread, DEVIATION * fabric.approximate, DEVIATION * fastest.approximate)
-    ratio = one.step_time_s / best.step_time_s
-    wide = exp(NORMAL * spread)
-    return Verdict(ratio - 1, (ratio / wide - 1, ratio * wide - 1), abs(log(ratio)) > NORMAL * spread, shared)
+    low, high = log_ratio(one, best, spread)
+    return Verdict(
+        one.step_time_s / best.step_time_s - 1, (exp(low) - 1, exp(high) - 1), not low <= 0 <= high, shared
+    )
 
 
 def _deviation(model: Model, one: Prediction) -> float:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from armillary.base.pictures import check_picture, new_figure, save_figure
 from armillary.base.units import format_count
-from armillary.explore.training.fabrics import Fabrics, Verdict
-from armillary.explore.training.prediction import memory_text, plan_text, seconds_text
+from armillary.explore.training.fabrics import Fabric, Fabrics, Verdict
+from armillary.explore.training.prediction import BY_LEVELS, memory_text, plan_text, seconds_text
 from armillary.report.figures import BLUE, GREY, ORANGE, legend, panels, written
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ def headline(found: Fabrics) -> str:
         f"; the model cannot tell {' and '.join(alike)} from it" if alike
         else "; the others are slower by more than the model can tell"
     )  # fmt: skip
-    graphs = [each.name for each in found.fabrics if each.approximate]
+    graphs = [each.name for each in found.fabrics if each.prediction.approximate]
     said = ", ".join(graphs) if len(graphs) < len(found.fabrics) else "all"
-    return f"{text}; approximate: {said} by levels of the graph" if graphs else text
+    return f"{text}; {BY_LEVELS} ({said})" if graphs else text
 
 
 def fabrics_table(found: Fabrics) -> Table:
@@ -47,7 +47,7 @@ def fabrics_table(found: Fabrics) -> Table:
             each.name, format_count(each.prediction.machine.npus), seconds_text(each.prediction.step_time_s),
             f"{seconds_text(low)} to {seconds_text(high)}", seconds_text(each.bound_s),
             _against(verdict, each is found.fastest),
-            "not known" if each.cost_per_year is None else f"${each.cost_per_year / 1e6:,.2f} M",
+            _cost(each),
             "not known" if each.power_w is None else f"{each.power_w / 1e3:,.4g} kW",
         )  # fmt: skip
     return table
@@ -70,6 +70,7 @@ def notes(found: Fabrics) -> list[str]:
         lines.append(
             f"Costs: {', '.join(devices)} are taken to cost the same: one file of costs for all machines"
         )
+    lines += [f"Network of {each.name}: {'; '.join(each.bill)}" for each in found.fabrics if each.bill]
     missing: dict[str, list[str]] = {}
     for each in found.fabrics:
         for text in each.unknown:
@@ -93,8 +94,10 @@ def fabrics_json(found: Fabrics) -> dict[str, Any]:
                 "slower_interval_ratio": list(verdict.interval),
                 "differs": verdict.differs,
                 "errors_cancel": verdict.shared,
-                "approximate": each.approximate,
+                "approximate": each.prediction.approximate,
                 "cost_per_year_usd": each.cost_per_year,
+                "cost_per_year_high_usd": each.cost_high,
+                "switches_and_cables": list(each.bill),
                 "power_w": each.power_w,
                 "not_in_the_cost": list(each.unknown),
                 "software": each.prediction.software.name,
@@ -136,6 +139,13 @@ def picture(found: Fabrics, path: str | os.PathLike[str]) -> None:
         axes.grid(visible=False, axis="y")
     legend(figure)
     save_figure(figure, path)
+
+
+def _cost(fabric: Fabric) -> str:
+    if fabric.cost_per_year is None or fabric.cost_high is None:
+        return "not known"
+    low, high = (f"{cost / 1e6:,.2f}" for cost in (fabric.cost_per_year, fabric.cost_high))
+    return f"${low} M" if low == high else f"${low} to {high} M"
 
 
 def _against(verdict: Verdict, fastest: bool) -> str:

@@ -12,6 +12,7 @@ from armillary.base.portable import hypot, log
 from armillary.base.units import format_bytes, format_count, format_time
 from armillary.compute.machine import Machine
 from armillary.explore.training.fitted import NORMAL
+from armillary.explore.training.interval import off_by_levels
 from armillary.explore.training.mean_step import on_machine
 from armillary.explore.training.parts import TITLES, exposed, limit
 from armillary.explore.training.plan_changes import plan_changes
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from armillary.engine.common.timeline import Timeline
     from armillary.report.lower_bound import Bound
 
+BY_LEVELS = "approximate: by levels of the graph"
 MOST_TRIED = 400_000
 """Nodes of a simulated step up to which changes of plan and machine are simulated, which takes a minute."""
 
@@ -85,6 +87,11 @@ class Prediction(Shown):
         """What takes most of the step, in words."""
         title, seconds = limit(self.parts)
         return f"{title}, {100 * seconds / self.step_time_s:.0f} % of the step"
+
+    @property
+    def approximate(self) -> bool:
+        """Whether the network is a graph that is taken by its levels, see `armillary.explore.training.levels`."""
+        return self.machine.cut is not None
 
     @property
     def step_time(self) -> float:
@@ -211,7 +218,8 @@ def headline(found: Prediction) -> str:
     if found.tokens:
         rate = found.tokens / found.step_time_s
         text += f", {rate:,.0f} tokens/s, {rate / found.machine.npus:,.0f} per device"
-    return f"{text}, on {format_count(found.machine.npus)} device{'s' * (found.machine.npus != 1)}"
+    text += f", on {format_count(found.machine.npus)} device{'s' * (found.machine.npus != 1)}"
+    return f"{text}; {BY_LEVELS}" if found.approximate else text
 
 
 def memory_text(found: Prediction) -> str:
@@ -250,8 +258,23 @@ def tells_apart(one: Prediction, other: Prediction) -> bool:
     """
     known = one.software.fitted.spread
     exposes = known.exposed * (exposed(other.parts) - exposed(one.parts))
-    spread = hypot(known.step, known.step, exposes)
-    return abs(log(other.step_time_s / one.step_time_s)) > NORMAL * spread
+    low, high = log_ratio(other, one, hypot(known.step, known.step, exposes))
+    return not low <= 0 <= high
+
+
+def log_ratio(one: Prediction, other: Prediction, spread: float) -> tuple[float, float]:
+    """Return between which ln(measured time of one / of another) is in 9 of 10 cases.
+
+    Args:
+        one: A step.
+        other: Another.
+        spread: Standard deviation of it, but for what levels of a graph leave out.
+    """
+    (less, more), (least, most) = (
+        off_by_levels(each.parts) if each.approximate else (0.0, 0.0) for each in (one, other)
+    )
+    ratio, wide = log(one.step_time_s / other.step_time_s), NORMAL * spread
+    return ratio - hypot(wide, less, most), ratio + hypot(wide, more, least)
 
 
 def behind(best: Prediction, other: Prediction) -> str:

@@ -88,6 +88,7 @@ def prediction_json(found: Prediction) -> dict[str, Any]:
         "software": found.software.name,
         "step_time_s": found.step_time_s,
         "interval_s": list(found.interval_s),
+        "approximate": found.approximate,
         "mfu": found.mfu,
         "tokens_per_s": found.tokens / found.step_time_s if found.tokens else None,
         "memory": {

@@ -18,6 +18,7 @@ from armillary.compute.machine import Machine, machine_of
 from armillary.explore.training.constants import Constants
 from armillary.explore.training.defaults import chosen, completed, unchosen, with_recipe, with_sequence
 from armillary.explore.training.interval import interval_of
+from armillary.explore.training.levels import cut_for, taken
 from armillary.explore.training.mean_step import checkpoint, seconds
 from armillary.explore.training.parts import parts_and_note
 from armillary.explore.training.plan_keys import PlanError, nested
@@ -35,36 +36,42 @@ from armillary.workload.plan.effects import widened, without_effect
 from armillary.workload.plan.schema import Plan
 
 
-def train(model: str | Model, machine: Source | Machine, *, software: str = "", **plan: Any) -> Prediction:
+def train(
+    model: str | Model, machine: Source | Machine, *, software: str = "", graph: str = "", **plan: Any
+) -> Prediction:
     """Predict a training step.
 
     Args:
         model: Name of a model, of its file, or the model.
         machine: A preset, which may be counted (``64xdgx-h100``, ``512xh100``), a platform file or its content.
         software: What it is trained with; by default what suits machine and plan.
+        graph: How a network that is a graph is taken, see `armillary.explore.training.levels`: messages, or levels,
+            which are approximate; by default levels of more than 32 devices.
         plan: Keys of a plan as in ``workload.generate``; those of `plan_keys.ALONE` may stand beside their section.
             ``batch`` is needed. What is left out is chosen, and stands in the assumptions.
 
     Raises:
         InputError: a name or key is wrong, or the plan is impossible.
     """
-    check_kinds({"software": software or ""}, train.__annotations__)
+    check_kinds({"software": software or "", "graph": graph}, train.__annotations__)
     read = model_of(model)
     found = machine if isinstance(machine, Machine) else machine_of(machine)
-    return predicted(read, found, plan, software)
+    return predicted(read, found, plan, software, graph)
 
 
-def predicted(model: Model, machine: Machine, given: Mapping[str, Any], software: str = "") -> Prediction:
+def predicted(
+    model: Model, machine: Machine, given: Mapping[str, Any], software: str = "", graph: str = ""
+) -> Prediction:
     """Predict a step of the keys of a plan, see `train`.
 
     Raises:
         InputError: a key is wrong, or the plan is impossible.
     """
-    return at_once(model, machine, given, software)[1]()
+    return at_once(model, machine, given, software, graph)[1]()
 
 
 def at_once(
-    model: Model, machine: Machine, given: Mapping[str, Any], software: str = ""
+    model: Model, machine: Machine, given: Mapping[str, Any], software: str = "", graph: str = ""
 ) -> tuple[Prediction, Callable[[], Prediction]]:
     """Return a step of the keys of a plan, and what says in its assumptions what a chosen software adds.
 
@@ -73,7 +80,7 @@ def at_once(
     Raises:
         InputError: a key is wrong, or the plan is impossible.
     """
-    given = nested(given)
+    given, machine = nested(given), taken(machine, graph)
     used = software_on(software or usual(machine.software, given), machine)
     given, assumed = with_sequence(model, given)
     whole = completed(given, used.plan, model)
@@ -117,7 +124,9 @@ def of_plan(
     Raises:
         InputError: the plan is impossible.
     """
-    _check_offload(plan_of(values, machine), machine)  # a wrong plan is refused before it is simulated
+    plan = plan_of(values, machine)
+    _check_offload(plan, machine)  # a wrong plan is refused before it is simulated
+    machine = cut_for(machine, plan)
     return of_step(step_of(model, machine, values), machine, software)
 
 
@@ -132,7 +141,7 @@ def of_step(step: Step, machine: Machine, software: Software, assumed: tuple[str
     held, capacity = memory_of(model, plan), machine.platform.npu.memory.capacity
     return Prediction(
         model.name, machine, software, plan, time,
-        interval_of(step, software, parts),
+        interval_of(step, software, parts, machine.cut is not None),
         needed / time / machine.npus / peak if peak else float("nan"),
         Memory(
             int(held["allocated_bytes"]), int(held["reserved_bytes"]), int(held["needed_bytes"]),
