@@ -56,6 +56,8 @@ class Recorder:
 
     def __init__(self, torch: Any, log: Log, library: Library, device: FakeDevice) -> None:
         self.torch, self.log, self.library = torch, log, library
+        self._rows: list[Row] = []
+        log.rows = self._rows
         self._leaves = leaves_of(torch)
         self.values = Values(torch)
         self.where = Where(torch)
@@ -79,7 +81,8 @@ class Recorder:
         """Return what was recorded since the last cut, as attributes of a `Log`, and begin anew."""
         log = self.log
         found = self._step()
-        log.rows, log.communications, log.kinds, log.groups = [], [], [], []
+        self._rows = []
+        log.rows, log.communications, log.kinds, log.groups = self._rows, [], [], []
         log.host_bytes = 0
         self._kind_numbers.clear()
         self._group_numbers.clear()
@@ -105,7 +108,7 @@ class Recorder:
 
     def forget(self, first: int, calls: int) -> None:
         """Forget the rows from number `first` on, and the communications from number `calls` on."""
-        del self.log.rows[first:], self.log.communications[calls:]
+        del self._rows[first:], self.log.communications[calls:]
         self._pending = {key: number for key, number in self._pending.items() if number < calls}
         self._joined = {each for each in self._joined if each[0] < calls}
 
@@ -117,7 +120,7 @@ class Recorder:
             calls: Communications before it, from which those that are waited for are counted.
         """
         log, found = self.log, []
-        for row in log.rows[first:]:
+        for row in self._rows[first:]:
             what: Any = row.what
             if row.kind == OPERATOR:
                 what = log.kinds[row.what]
@@ -142,7 +145,7 @@ class Recorder:
                 number = what + calls * (row.kind == JOIN)
             if row.kind == JOIN:
                 self._joined.add((number, row.stream))
-            log.rows.append(row._replace(what=number, calls=row.calls + self.calls))
+            self._rows.append(row._replace(what=number, calls=row.calls + self.calls))
             self.calls = 0
 
     def _step(self) -> dict[str, Any]:
@@ -172,8 +175,8 @@ class Recorder:
             {number: bytes_of(each) for each in side if (number := self.memory.number(each))}
             for side in (tensors, written)
         )
-        row, region = len(self.log.rows) - 1, self.where.region
-        again = region > 0 and self.log.places[self.log.rows[row].place].backward
+        row, region = len(self._rows) - 1, self.where.region
+        again = region > 0 and self.log.places[self._rows[row].place].backward
         self.flows.append(Flow(row, region, reads, writes, again, self.memory.mark()))
 
     def noted(self, kind: int, event: int, stream: int) -> None:
@@ -247,7 +250,7 @@ class Recorder:
             self._flow(func, args, tensors, results)
             if log.kinds[number].family == "matmul":
                 self._one_device(results)
-                self.memory.library(stream, log.places[log.rows[-1].place].backward)
+                self.memory.library(stream, log.places[self._rows[-1].place].backward)
 
     def _one_device(self, results: list[Any]) -> None:
         """Refuse a process that computes on several devices: all of it would be taken for the time of one."""
@@ -316,7 +319,7 @@ class Recorder:
         number = self._place_numbers.setdefault(place, len(self._place_numbers))
         if number == len(self.log.places):
             self.log.places.append(place)
-        self.log.rows.append(Row(kind, what, stream, number, self.calls))
+        self._rows.append(Row(kind, what, stream, number, self.calls))
         self.calls = 0
 
     def _kind(self, func: Any, args: Any, kwargs: Any, tensors: list[Any], out: Any) -> int:
