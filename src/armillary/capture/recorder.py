@@ -68,6 +68,7 @@ class Recorder:
         self._groups = Groups(torch)
         self._group_numbers: dict[tuple[int, ...], int] = {}
         self._kind_numbers: dict[Any, int] = {}
+        self._kind_of_key: dict[Any, int] = {}
         self._place_numbers: dict[Place, int] = {log.places[0]: 0}
         self._device: int | None = None
         self.calls = 0
@@ -85,6 +86,7 @@ class Recorder:
         log.rows, log.communications, log.kinds, log.groups = self._rows, [], [], []
         log.host_bytes = 0
         self._kind_numbers.clear()
+        self._kind_of_key.clear()
         self._group_numbers.clear()
         self._pending.clear()
         self._joined.clear()
@@ -209,8 +211,10 @@ class Recorder:
         """Let the current stream wait for the communication that writes a tensor."""
         self._wait_for([tensor], self.library.stream())
 
-    def operator(self, func: Any, args: Any, kwargs: Any, tensors: list[Any], out: Any) -> None:
-        """Record an operator that has run on tensors of the device."""
+    def operator(
+        self, func: Any, args: Any, kwargs: Any, tensors: list[Any], out: Any, key: Any = None
+    ) -> None:
+        """Record an operator that has run on tensors of the device; calls of an equal `key` are of one kind."""
         if self.paused:
             return
         torch, log, stream = self.torch, self.log, self.library.stream()
@@ -243,7 +247,9 @@ class Recorder:
             return
         if "cpu" in places and func._overloadpacket.__name__ in COPIES:
             log.host_bytes += max(map(bytes_of, results))
-        number = self._kind(func, args, kwargs, tensors, out)
+        number = self._kind_of_key.get(key) if key is not None else None
+        if number is None:
+            number = self._kind_of_key[key] = self._kind(func, args, kwargs, tensors, out)
         if number >= 0:
             self._wait_for(tensors, stream)
             self._row(OPERATOR, number, stream)
