@@ -171,21 +171,18 @@ class Log:
         rows = self.rows
         return rows.columns if isinstance(rows, Rows) else np.array(rows, np.int64).reshape(-1, 5).T
 
-    def what(self, kind: int) -> Ints:
-        """Return numbers of the operators or communications of the rows of a kind, in order, int64."""
+    def of_kind(self, kind: int) -> Rows:
+        """Return the rows of a kind."""
         columns = self.columns
-        found: Ints = columns[1][columns[0] == kind]
-        return found
+        return Rows(columns[:, columns[0] == kind])
 
-    def operators(self) -> Iterator[Kind]:
+    def operators(self) -> Iterator[tuple[Row, Kind]]:
         """Yield what ran on the device, communications left out."""
-        return map(self.kinds.__getitem__, self.what(OPERATOR).tolist())
+        return ((row, self.kinds[row.what]) for row in self.of_kind(OPERATOR))
 
     def issued(self) -> Iterator[tuple[Row, Communication]]:
         """Yield collectives and messages."""
-        columns = self.columns
-        for row in Rows(columns[:, columns[0] == COMMUNICATION]):
-            yield row, self.communications[row.what]
+        return ((row, self.communications[row.what]) for row in self.of_kind(COMMUNICATION))
 
     def different(self) -> tuple[list[Communication], Ints]:
         """Return the communications, equal ones once, and which of these each of them is, int64."""

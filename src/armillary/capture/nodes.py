@@ -14,7 +14,18 @@ import numpy as np
 from armillary.base import jit
 from armillary.capture import waiting_layout as w
 from armillary.capture.kinds import Kind
-from armillary.capture.log import ALL, COMMUNICATION, HOST, OPERATOR, RECORD, WAIT, Communication, Ints, Log
+from armillary.capture.log import (
+    ALL,
+    COMMUNICATION,
+    HOST,
+    OPERATOR,
+    RECORD,
+    WAIT,
+    Communication,
+    Ints,
+    Log,
+    Place,
+)
 from armillary.convert.pytorch.operators.attention import gemms
 from armillary.trace import CollectiveType, Graph, Node, NodeType
 from armillary.trace.attention import ATTENTION
@@ -77,12 +88,13 @@ class RankNodes:
             found = np.array(own, np.int64)[self._of]
             self._own[self._call] = np.where(found == ALL, self._stream[self._call], found)
 
-    def waiting(self, times: HostTimes, first: int) -> tuple[Ints, Ints, Ints]:
+    def waiting(self, times: HostTimes, first: int, *, compiled: bool) -> tuple[Ints, Ints, Ints]:
         """Return what each node is of, how many calls of the host it stands for, and its edges, (2, edges).
 
         Args:
             times: Of the host.
             first: Nodes before these.
+            compiled: Whether there are enough to compile the kernel.
         """
         n = len(self._kind)
         numbers, at = np.unique(np.append(self._stream, self._own), return_inverse=True)
@@ -104,19 +116,21 @@ class RankNodes:
         main[[w.ISSUED, w.WAITED]] = -1
         main[w.NODES] = first
         main[[w.CALL_TAKES, w.READ_TAKES, w.MESSAGE_TAKES]] = np.array(times) > 0
-        nodes = first + 3 * n
         return _follow(
             main, rows, np.tile([-1, -1, -1, 0, 0], len(numbers)), np.tile([-1, 0], len(events)),
-            np.full(len(self._which), -1), nodes,
+            np.full(len(self._which), -1), first + 3 * n, compiled=compiled,
         )  # fmt: skip
 
-    def different(self) -> tuple[Ints, list[tuple[str, int, list[Attribute]]]]:
-        """Return which of the different nodes each row is, -1 for none, and these: name, type and attributes."""
-        works, calls = self._operator, np.zeros(len(self._kind), np.bool_)
-        calls[self._call] = [self._ends[at] is not None for at in self._of.tolist()]
-        what = np.where(works, self._what, 0)
+    def different(self) -> tuple[Ints, list[tuple[int, int, int]]]:
+        """Return which of the different nodes each row is, -1 for none, and of these work, stream and place.
+
+        Works are the operators of the log, and after them its different communications.
+        """
+        calls = np.zeros(len(self._kind), np.bool_)
+        calls[self._call] = np.array([each is not None for each in self._ends], np.bool_)[self._of]
+        what = np.where(self._operator, self._what, 0)
         what[self._call] = len(self.log.kinds) + self._of
-        at = np.flatnonzero(works | calls)
+        at = np.flatnonzero(self._operator | calls)
         width = max(len(self.log.places), 1)
         # Two steps: three numbers of a file may be too large for one.
         streams, stream = np.unique(self._own[at], return_inverse=True)
@@ -124,62 +138,55 @@ class RankNodes:
         found, which = np.unique(pair * width + self._place[at], return_inverse=True)
         of = np.full(len(self._kind), -1)
         of[at] = which
-        nodes = []
-        for each in found.tolist():
-            number, where = divmod(each, width)
-            number, on = divmod(int(pairs[number]), len(streams))
-            nodes.append(self._node(number, int(streams[on]), where))
-        return of, nodes
+        pair, place = np.divmod(found, width)
+        work, on = np.divmod(pairs[pair], max(len(streams), 1))
+        return of, list(zip(work.tolist(), streams[on].tolist(), place.tolist(), strict=True))
 
-    def _node(self, number: int, stream: int, place: int) -> tuple[str, int, list[Attribute]]:
-        log = self.log
-        if number < len(log.kinds):
-            name, type_, attrs = log.kinds[number].name, NodeType.COMP_NODE, _work(log.kinds[number])
-        else:
-            each, where = self._different[number - len(log.kinds)], self._ends[number - len(log.kinds)]
-            assert where is not None
-            name, type_ = each.type, _MESSAGES.get(each.type, NodeType.COMM_COLL_NODE)
-            attrs = _transfer(each, where)
-        return name, type_, self._at(place, stream, attrs)
-
-    def _at(self, place: int, stream: int, attrs: list[Attribute]) -> list[Attribute]:
-        """Return the attributes of a node, with where it runs and where it is from."""
-        here = self.log.places[place]
-        found: list[Attribute] = [("is_cpu_op", "bool", False), *attrs, ("stream", "int64", stream)]
-        if here.module:
-            found.append((MODULE, "string", here.module))
-        if here.line:
-            found.append((LINE, "string", here.line))
-        if here.backward:
-            found.append((BACKWARD, "bool", True))
+    def works(self) -> list[tuple[str, int, list[Attribute]]]:
+        """Return name, type and attributes of all works; a communication of one member has none."""
+        found: list[tuple[str, int, list[Attribute]]] = [
+            (kind.name, NodeType.COMP_NODE, _work(kind)) for kind in self.log.kinds
+        ]
+        for each, where in zip(self._different, self._ends, strict=True):
+            type_ = _MESSAGES.get(each.type, NodeType.COMM_COLL_NODE)
+            found.append((each.type, type_, _transfer(each, where) if where is not None else []))
         return found
 
 
-def _follow(main: Ints, rows: Ints, *tables: Any) -> tuple[Ints, Ints, Ints]:
+def _at(attrs: list[Attribute], stream: int, place: Place) -> list[Attribute]:
+    """Return the attributes of a node, with where it runs and where it is from."""
+    found: list[Attribute] = [("is_cpu_op", "bool", False), *attrs, ("stream", "int64", stream)]
+    if place.module:
+        found.append((MODULE, "string", place.module))
+    if place.line:
+        found.append((LINE, "string", place.line))
+    if place.backward:
+        found.append((BACKWARD, "bool", True))
+    return found
+
+
+def _follow(main: Ints, rows: Ints, *tables: Any, compiled: bool) -> tuple[Ints, Ints, Ints]:
     """Return nodes, calls and edges of rows; see `RankNodes.waiting`."""
     streams, events, called, most = tables
-    pool, edges = np.zeros(0, np.int64), np.zeros(0, np.int64)
-    mark, nodes = np.zeros(most, np.int64), np.zeros(2 * most, np.int64)
-    compiled = rows.shape[0] >= _COMPILED_FROM * w.COLUMNS
     kernel = jit.load("armillary.capture.waiting_kernel", "compiled" if compiled else "interpreted")
-    fixed: list[Any] = [main, rows, streams, events, called, mark, nodes]
+    fixed: list[Any] = [main, rows, streams, events, called]
+    marks: list[Any] = [np.zeros(most, np.int64), np.zeros(2 * most, np.int64)]
+    pool, edges = np.zeros(0, np.int64), np.zeros(0, np.int64)
     if not compiled:
-        fixed = [each.tolist() for each in fixed]
-    while True:
-        given = [each if compiled else each.tolist() for each in (pool, edges)]
-        main_, rows_, streams_, events_, called_, mark_, nodes_ = fixed
-        ended = not kernel.follow(main_, rows_, streams_, events_, called_, given[0], mark_, nodes_, given[1])
-        pool, edges = (np.asarray(each, np.int64) for each in given)
-        if ended:
-            break
+        fixed, marks = ([each.tolist() for each in some] for some in (fixed, marks))
+    ended = False
+    while not ended:
         # Twice as much each time, and at least what the next row needs.
+        more = int(fixed[0][w.ROOM])
         pool, edges = (
-            np.pad(each.reshape(2, -1), ((0, 0), (0, each.size // 2 + int(main_[w.ROOM])))).ravel()
+            np.pad(each.reshape(2, -1), ((0, 0), (0, each.size // 2 + more))).ravel()
             for each in (pool, edges)
         )
-    main, nodes = np.asarray(fixed[0], np.int64), np.asarray(fixed[-1], np.int64)
-    what, calls = nodes.reshape(2, -1)[:, : main[w.NODES]]
-    return what, calls, edges.reshape(2, -1)[:, : main[w.EDGES]]
+        grown = [pool, edges] if compiled else [pool.tolist(), edges.tolist()]
+        ended = not kernel.follow(*fixed, grown[0], *marks, grown[1])
+        pool, edges = (np.asarray(each, np.int64) for each in grown)
+    what, calls = np.asarray(marks[1], np.int64).reshape(2, -1)[:, : fixed[0][w.NODES]]
+    return what, calls, edges.reshape(2, -1)[:, : fixed[0][w.EDGES]]
 
 
 def graphs_of(ranks: Sequence[RankNodes], times: HostTimes, before: Sequence[Node] = ()) -> tuple[Graph, ...]:
@@ -190,36 +197,40 @@ def graphs_of(ranks: Sequence[RankNodes], times: HostTimes, before: Sequence[Nod
         times: Of the host.
         before: Nodes that each graph begins with.
     """
+    compiled = sum(len(each.log.rows) for each in ranks) >= _COMPILED_FROM
     number: dict[Any, int] = {}
+    works: dict[str, int] = {}
     templates = [Template([each]) for each in before]
-    found, parts = [], []
-
-    def numbered(name: str, type_: int, attrs: list[Attribute], micros: int = 0) -> int:
-        # Lists of numbers are told apart by their text.
-        key = name, type_, micros, repr(attrs)
-        if number.setdefault(key, len(templates)) == len(templates):
-            templates.append(Template([Node(0, name, type_, attrs=attrs, duration_micros=micros)]))
-        return number[key]
-
+    found = []
     for each in ranks:
-        what, calls, edges = each.waiting(times, len(before))
-        of, nodes = each.different()
-        copies = np.arange(len(what))
-        # Packed in the order of first nodes.
-        own = what[len(before) :]
-        key = np.where(own < 0, own - 3 * calls[len(before) :], of[np.maximum(own, 0)])
+        what, calls, edges = each.waiting(times, len(before), compiled=compiled)
+        of, different = each.different()
+        work = each.works()
+        # Lists of numbers are told apart by their text.
+        same = [works.setdefault(repr(one), len(works)) for one in work]
+        own, calls = what[len(before) :], calls[len(before) :]
+        # Packed in the order of first nodes; those of the host have numbers below 0.
+        key = np.where(own < 0, own + w.SHOOK * calls, of[np.maximum(own, 0)])
         _, first, which = np.unique(key, return_index=True, return_inverse=True)
         packed = np.zeros(len(first), np.int64)
         for at in np.argsort(first).tolist():
-            node = int(own[first[at]])
-            if node >= 0:
-                packed[at] = numbered(*nodes[of[node]])
+            row = int(own[first[at]])
+            if row >= 0:
+                doing, stream, place = different[of[row]]
+                here = each.log.places[place]
+                told: Any = same[doing], stream, here
             else:
-                packed[at] = numbered(*_of_host(node, int(calls[len(before) + first[at]]), times))
-        copies[len(before) :] = packed[which]
-        source = f"rank {each.log.rank}"
-        found.append((copies, edges))
-        parts.append((source, copies))
+                told = row, int(calls[first[at]])
+            if number.setdefault(told, len(templates)) == len(templates):
+                if row >= 0:
+                    name, type_, attrs = work[doing]
+                    node = Node(0, name, type_, attrs=_at(attrs, stream, here))
+                else:
+                    node = _of_host(row, int(calls[first[at]]), times)
+                templates.append(Template([node]))
+            packed[at] = number[told]
+        found.append((np.append(np.arange(len(before)), packed[which]), edges))
+    parts = [(f"rank {each.log.rank}", copies) for each, (copies, _) in zip(ranks, found, strict=True)]
     shared = PackedGraph(templates, parts)
     inside = shared.columns.rows[DATA_AT], shared.columns.data
     return tuple(
@@ -228,18 +239,15 @@ def graphs_of(ranks: Sequence[RankNodes], times: HostTimes, before: Sequence[Nod
             Placement(copies, np.array([[1, 0, len(copies)]]), (edges[0], edges[1]), {}, inside),
             source,
         )
-        for (copies, edges), (source, _) in zip(found, parts, strict=True)
+        for (source, copies), (_, edges) in zip(parts, found, strict=True)
     )
 
 
-def _of_host(node: int, calls: int, times: HostTimes) -> tuple[str, int, list[Attribute], int]:
-    took = {w.CALLED: calls * times.call, w.SYNCHRONISED: times.read, w.SHOOK: times.message}[node]
-    attrs: list[Attribute] = [
-        ("is_cpu_op", "bool", True),
-        ("duration_ns", "int64", took),
-        ("tid", "int64", 0),
-    ]
-    return _OF_HOST[node], NodeType.COMP_NODE, attrs, (took + 500) // 1000
+def _of_host(what: int, calls: int, times: HostTimes) -> Node:
+    took = {w.CALLED: calls * times.call, w.SYNCHRONISED: times.read, w.SHOOK: times.message}[what]
+    node = Node(0, _OF_HOST[what], NodeType.COMP_NODE, duration_micros=(took + 500) // 1000)
+    node.attrs = [("is_cpu_op", "bool", True), ("duration_ns", "int64", took), ("tid", "int64", 0)]
+    return node
 
 
 def _work(kind: Kind) -> list[Attribute]:

@@ -218,19 +218,19 @@ def _end(log: Log, each: Communication, mesh: Mesh | None) -> Any:
 
 
 def _operators(log: Log) -> int:
-    return len(log.what(OPERATOR))
+    return len(log.of_kind(OPERATOR))
 
 
 def _times(log: Log) -> dict[int, int]:
     """Return how often each operator ran, by its number in `Log.kinds`, in the order of first rows."""
-    return Counter(log.what(OPERATOR).tolist())
+    return Counter(log.of_kind(OPERATOR).columns[1].tolist())
 
 
 def _uneven(logs: Sequence[Log]) -> int:
     number: dict[Any, int] = {}
     rows = [
         np.array([number.setdefault(kind.inputs, len(number)) for kind in log.kinds], np.int64)[
-            log.what(OPERATOR)
+            log.of_kind(OPERATOR).columns[1]
         ]
         for log in logs
     ]
@@ -253,8 +253,7 @@ def flops(log: Log) -> dict[str, int]:
 
 def streams(log: Log) -> set[int]:
     """Return the streams that something ran on, below 0 those that groups have to themselves."""
-    columns = log.columns
-    return {log.stream_of(row) for row, _ in log.issued()} | set(columns[2][columns[0] == OPERATOR].tolist())
+    return {log.stream_of(row) for row, _ in log.issued()} | set(log.of_kind(OPERATOR).columns[2].tolist())
 
 
 def unknown(log: Log) -> dict[str, int]:
