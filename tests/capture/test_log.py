@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from armillary.base.errors import InputError
-from armillary.capture.launch import read_captured
 from armillary.capture.log import HOST, Communication, Log, Row
-from armillary.capture.rank_files import path_of, read, write
+from armillary.capture.rank_files import path_of, read, read_captured, write
 from armillary.trace.attention import Attention
 from tests.capture.logs import KINDS, call, kernel, log
 

@@ -23,7 +23,7 @@ from armillary.capture.forks import POLL_SECONDS, Forks
 from armillary.capture.inputs import unchanged
 from armillary.capture.log import Log
 from armillary.capture.mesh import mesh_of, needs_mesh
-from armillary.capture.rank_files import FORMAT, path_of, read
+from armillary.capture.rank_files import FORMAT, RUN, path_of, read
 from armillary.capture.script import NOT_ALIKE, REFUSED
 from armillary.capture.session import STEP
 from armillary.capture.summary import MOST_RUN, classes, witnesses
@@ -32,8 +32,6 @@ TOGETHER = 2
 """Processes that compute at a time; those that wait for a message of another rank do not count."""
 TRIES: tuple[dict[str, bool], ...] = ({}, {"early": False}, {"every_microbatch": True})
 """Options of a rank, and of the same rank after microbatches that were taken to be alike were not."""
-RUN = "capture.json"
-"""File of a folder that says what its ranks are of: those of another run are not taken for this one's."""
 MOST_PRINTED = 1_000_000
 """Characters of what a rank printed that are kept where it failed."""
 
@@ -105,39 +103,6 @@ def capture_script(
             done = sorted(processes.done)
     write_text(target / RUN, json.dumps({**said, "done": done}, indent=1) + "\n")
     return [read(path_of(target, rank)) for rank in done]
-
-
-def read_captured(folder: str | Path) -> list[Log]:
-    """Return the ranks of a folder that `capture_script` has filled.
-
-    Raises:
-        InputError: it is none, or the run was interrupted.
-    """
-    path = Path(folder) / RUN
-    if not path.exists():
-        raise InputError(
-            f"{folder}: has no {RUN}, expected a folder that `armillary capture --out` has filled"
-        )
-    try:
-        said = parse_json(read_plain(path), path)
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be read ({error.strerror}), expected what `armillary capture` writes"
-        ) from None
-    except ValueError as error:
-        raise InputError(f"{path}: is not JSON ({error}), expected what `armillary capture` writes") from None
-    done = said.get("done") if isinstance(said, dict) else None
-    if not isinstance(done, list) or not done or not all(type(rank) is int for rank in done):
-        raise InputError(f"{path}: names no ranks that were run; expected a capture that ended: run it again")
-    logs = [read(path_of(Path(folder), rank)) for rank in done]
-    if wrong := next(
-        (log for log in logs if log.ranks != logs[0].ranks or log.device != logs[0].device), None
-    ):
-        raise InputError(
-            f"{path_of(Path(folder), wrong.rank)}: of {wrong.ranks} ranks on {wrong.device}, expected "
-            f"{logs[0].ranks} on {logs[0].device}, as in {path_of(Path(folder), logs[0].rank).name}"
-        )
-    return logs
 
 
 def _of_this_run(folder: Path, said: dict[str, object]) -> None:

@@ -15,6 +15,7 @@ from armillary.base.errors import InputError
 from armillary.base.files import replacing
 from armillary.base.json_text import parse_json
 from armillary.base.packing import read_unpacked
+from armillary.base.reading import read_plain
 from armillary.capture.kinds import Kind
 from armillary.capture.log import (
     ALL,
@@ -34,6 +35,8 @@ from armillary.trace.attention import Attention
 from armillary.trace.gemm import Gemm
 
 FORMAT = "armillary-capture-2"
+RUN = "capture.json"
+"""File of a folder that says what its ranks are of: those of another run are not taken for this one's."""
 MOST_MEMBERS = 10_000_000
 """Ranks of a program, and of all its groups together."""
 MOST_STREAM = MOST_CALLS = 2**31
@@ -94,6 +97,39 @@ def read(path: Path) -> Log:
             f"{path}: cannot be read ({error}); expected what `armillary capture` writes"
         ) from error
     return log
+
+
+def read_captured(folder: str | Path) -> list[Log]:
+    """Return the ranks of a folder that `capture_script` has filled.
+
+    Raises:
+        InputError: it is none, or the run was interrupted.
+    """
+    path = Path(folder) / RUN
+    if not path.exists():
+        raise InputError(
+            f"{folder}: has no {RUN}, expected a folder that `armillary capture --out` has filled"
+        )
+    try:
+        said = parse_json(read_plain(path), path)
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be read ({error.strerror}), expected what `armillary capture` writes"
+        ) from None
+    except ValueError as error:
+        raise InputError(f"{path}: is not JSON ({error}), expected what `armillary capture` writes") from None
+    done = said.get("done") if isinstance(said, dict) else None
+    if not isinstance(done, list) or not done or not all(type(rank) is int for rank in done):
+        raise InputError(f"{path}: names no ranks that were run; expected a capture that ended: run it again")
+    logs = [read(path_of(Path(folder), rank)) for rank in done]
+    if wrong := next(
+        (log for log in logs if log.ranks != logs[0].ranks or log.device != logs[0].device), None
+    ):
+        raise InputError(
+            f"{path_of(Path(folder), wrong.rank)}: of {wrong.ranks} ranks on {wrong.device}, expected "
+            f"{logs[0].ranks} on {logs[0].device}, as in {path_of(Path(folder), logs[0].rank).name}"
+        )
+    return logs
 
 
 def _check(log: Log) -> None:

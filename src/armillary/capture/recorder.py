@@ -247,8 +247,8 @@ class Recorder:
             return
         if "cpu" in places and func._overloadpacket.__name__ in COPIES:
             log.host_bytes += max(map(bytes_of, results))
-        number = self._kind_of_key.get(key) if key is not None else None
-        if number is None:
+        number = self._kind_of_key.get(key, -2) if key is not None else -2
+        if number < -1:
             number = self._kind_of_key[key] = self._kind(func, args, kwargs, tensors, out)
         if number >= 0:
             self._wait_for(tensors, stream)
