@@ -213,7 +213,7 @@ def graphs_of(ranks: Sequence[RankNodes], times: HostTimes, before: Sequence[Nod
         key = np.where(own < 0, own + w.SHOOK * calls, of[np.maximum(own, 0)])
         _, first, which = np.unique(key, return_index=True, return_inverse=True)
         packed = np.zeros(len(first), np.int64)
-        for at in np.argsort(first).tolist():
+        for at in np.argsort(first, kind="stable").tolist():
             row = int(own[first[at]])
             if row >= 0:
                 doing, stream, place = different[of[row]]

@@ -225,7 +225,7 @@ def critical_path(timeline: Timeline, cls: int) -> list[Step]:
     met = cache(lambda of: np.isin(timeline.table(of).kind, (_COLLECTIVE, _RECV)).tolist())
     walked: list[Step] = []
     at = int(timeline.finish[cls])
-    start, end = timeline.spans(cls)
+    _, end = timeline.spans(cls)
     # From the node that ends last, backwards, until nothing comes before.
     node = int(np.argmax(end)) if len(end) and end.max() >= 0 else -1
     while node >= 0:

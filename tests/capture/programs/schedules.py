@@ -44,12 +44,13 @@ def last_is_odd(stage: PipelineStage, last: int) -> None:
 
 
 def second_goes_back_otherwise(stage: PipelineStage) -> None:
-    """Let the gradients of the second microbatch do something that those of the others do not."""
-    backward = stage.backward_one_chunk
+    """Let the gradients of the second microbatch of the first step do something that those of the others do not."""
+    backward, seen = stage.backward_one_chunk, set[int]()
 
     def called(number: int, *given: object, **named: object) -> object:
         for block in stage.submod:
-            block.doubles = number == 1
+            block.doubles = number == 1 and number not in seen
+        seen.add(number)
         return backward(number, *given, **named)
 
     stage.backward_one_chunk = called
