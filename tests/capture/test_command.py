@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from armillary.base.errors import InputError
 from armillary.capture.device import fake_device
-from armillary.capture.log import write
+from armillary.capture.rank_files import write
 from armillary.cli import main
 from armillary.cli.capture import present
 from tests.capture.logs import CUSTOM, call, kernel, log

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from armillary.base.errors import InputError
-from armillary.capture.launch import read_captured
-from armillary.capture.log import HOST, Communication, Log, Row, path_of, read, write
+from armillary.capture.log import HOST, Communication, Log, Row
+from armillary.capture.rank_files import path_of, read, read_captured, write
 from armillary.trace.attention import Attention
 from tests.capture.logs import KINDS, call, kernel, log
 
@@ -47,19 +47,30 @@ def test_equal_ranks_are_equal_files(tmp_path: Path) -> None:
     assert path_of(tmp_path, 3).read_bytes() == first
 
 
+def rows(**change: Any) -> dict[str, list[Any]]:
+    """Return one row as a file has it."""
+    return {
+        name: [value]
+        for name, value in ({"kind": 0, "what": 0, "stream": 0, "place": 0, "calls": 0} | change).items()
+    }
+
+
 GATHER = {"type": "all-gather", "input": 8, "output": 16, "group": 0, "peer": -1, "tag": 0, "splits": []}
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"rank": 16}, {"rank": "3"}, {"rows": [[9, 0, 0, 0, 0]]}, {"rows": [[0, 99, 0, 0, 0]]},
-        {"rows": [[0, 0.5, 0, 0, 0]]}, {"rows": 5}, {"rows": [[0, 0, 0, 7, 0]]}, {"groups": [[3, 99]]},
+        {"rank": 16}, {"rank": "3"}, {"rows": rows(kind=9)}, {"rows": rows(what=99)},
+        {"rows": rows(what=0.5)}, {"rows": rows(what=True)}, {"rows": rows(what=2**63)}, {"rows": rows(stream=-2)},
+        {"rows": rows(calls=2**31)}, {"rows": rows() | {"what": []}}, {"rows": 5}, {"rows": [[0, 0, 0, 0, 0]]},
+        {"rows": rows(place=7)}, {"rows": {"kind": [0]}}, {"groups": [[3, 99]]},
         {"groups": [{"first": 0, "count": 10**12, "step": 1}]}, {"groups": [[]]}, {"kinds": [{}]}, {"kinds": [5]},
-        {"format": "other"}, {"communications": [{"type": "send"}]}, {"more": 1}, {"places": [[1]]},
+        {"format": "other"}, {"communications": {"different": [{"type": "send"}], "which": [0]}},
+        {"communications": {"different": [], "which": [0]}}, {"more": 1}, {"places": [[1]]},
         {"peak_bytes": "many"}, {"reserved_bytes": 0.5}, {"ranks": -1}, {"ranks": 10**9}, {"script": 5}, {"notes": [1]},
         {"assumed": {"a": "b"}},
-        {"groups": [[0, 1]], "communications": [GATHER | {"own_stream": []}]},
+        {"groups": [[0, 1]], "communications": {"different": [GATHER | {"own_stream": []}], "which": [0]}},
     ],
     ids=str,
 )  # fmt: skip

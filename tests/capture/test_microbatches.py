@@ -82,6 +82,13 @@ def test_a_rank_whose_last_microbatch_is_not_like_the_others_runs_all_of_them(tm
         assert equal(once, whole) and NOTE not in once.notes
 
 
+def test_forward_passes_that_repeat_are_run_after_all_where_backward_passes_are_not_alike_at_first(
+    tmp_path: Path,
+) -> None:
+    for once, whole in both(tmp_path, "schedules.py", "--schedule GPipe --odd-second", 4, (0, 2)):
+        assert equal(once, whole) and NOTE in once.notes
+
+
 def test_schedules_whose_backward_passes_have_no_order_of_their_own_run_all(tmp_path: Path) -> None:
     """PyTorch goes through sets there: two whole runs differ in the order of some rows, too."""
     for once, whole in both(tmp_path, "schedules.py", "--schedule ZBVZeroBubble", 4, (0, 2)):

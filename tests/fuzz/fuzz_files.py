@@ -26,7 +26,7 @@ from armillary.base import allowed
 from armillary.base.document import read_document
 from armillary.base.errors import ArmillaryError
 from armillary.capture import trace_of
-from armillary.capture.log import read as read_rank
+from armillary.capture.rank_files import read as read_rank
 from armillary.collective.fitted.read import load_fit
 from armillary.compute.gpu.device import load_gpu
 from armillary.compute.machine import machine_of
@@ -151,7 +151,7 @@ def rows() -> list[Target]:
         ("sim-to-real", "results.csv", made(seeds.SIM_TO_REAL), text, lambda path: read_points([path])),
         ("captured-run", "capture.json", made(fuzz_runs.CAPTURED_RUN), mutate.JSON, lambda path: fuzz_runs.captured_run(path, gzip.compress(json.dumps(seeds.CAPTURED).encode(), mtime=0))),
         ("vllm-run", "run.json", made(fuzz_runs.VLLM), mutate.JSON, partial(fuzz_runs.vllm_run, profile=seeds.PROFILE_OF)),
-        ("captured", "rank_0.json", made(seeds.CAPTURED | {"communications": seeds.CAPTURED["communications"][:1] * 2}, seeds.CAPTURED), mutate.JSON, lambda path: trace_of([read_rank(path)], host_ns=5)),
+        ("captured", "rank_0.json", made(seeds.CAPTURED | {"communications": seeds.CAPTURED["communications"] | {"which": [0, 0]}}, seeds.CAPTURED), mutate.JSON, lambda path: trace_of([read_rank(path)], host_ns=5)),
         ("issue-log", "sim.log", made(seeds.ISSUES), text, issues),
         ("timeline", "run.npz", saved, mutate.BYTES, timeline),
         ("store", "store.db", partial(stored, seeds.SWEEP), mutate.BYTES, store),

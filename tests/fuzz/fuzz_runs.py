@@ -6,7 +6,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from armillary.capture.launch import RUN, read_captured
+from armillary.capture.rank_files import RUN, read_captured
 from armillary.evidence.validate.vllm import read_run
 
 MODEL = "meta-llama/Llama-3.1-8B"

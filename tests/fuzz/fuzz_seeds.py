@@ -294,13 +294,14 @@ LEGEND = {"armillary_obfuscation_map": 1, "names": {"a": "b"}, "groups": {"1": 2
 COLLECTED = {"format": "armillary-collected-1", "rank": 0, "world_size": 1, "torch": "2.5", "backend": "gloo",
              "accelerator": "", "warmup": 1, "steps": 2, "host": "host_0.json", "device": "device_0.json",
              "groups": [{"name": "0", "description": "default", "backend": "gloo", "ranks": [0]}]}  # fmt: skip
-CAPTURED: dict[str, Any] = {"format": "armillary-capture-1", "rank": 0, "ranks": 8, "device": "h100-sxm", "torch": "2.13.0", "script": "train.py",
+CAPTURED: dict[str, Any] = {"format": "armillary-capture-2", "rank": 0, "ranks": 8, "device": "h100-sxm", "torch": "2.13.0", "script": "train.py",
             "step": 3, "groups": [{"first": 0, "count": 4, "step": 2}, [0, 1]],
             "kinds": [{"name": "aten::mm", "inputs": [[[8, 4], "bfloat16"], [[4, 2], "bfloat16"]], "outputs": [[[8, 2], "bfloat16"]],
                        "flops": 128, "size": 112, "family": "matmul", "precision": "bf16", "gemm": [8, 2, 4, 1, 1]}],
             "places": [["", "", False], ["layers.0", "train.py:7", True]],
-            "communications": [{"type": "all-gather", "input": 8, "output": 32, "group": 0, "own_stream": True, "peer": -1, "tag": 0, "splits": []},
-                               {"type": "send", "input": 8, "output": 0, "group": 1, "own_stream": True, "peer": 1, "tag": 3, "splits": []}],
-            "rows": [[0, 0, 0, 1, 3], [1, 0, 0, 1, 1], [4, 0, 0, 0, 0], [2, 5, 0, 0, 0], [3, 5, 1, 0, 0], [1, 1, 1, 0, 0], [5, 0, -1, 0, 0], [0, 0, 0, 1, 1]],
+            "communications": {"which": [0, 1], "different": [{"type": "all-gather", "input": 8, "output": 32, "group": 0, "own_stream": True, "peer": -1, "tag": 0, "splits": []},
+                               {"type": "send", "input": 8, "output": 0, "group": 1, "own_stream": True, "peer": 1, "tag": 3, "splits": []}]},
+            "rows": {"kind": [0, 1, 4, 2, 3, 1, 5, 0], "what": [0, 0, 0, 5, 5, 1, 0, 0], "stream": [0, 0, 0, 0, 1, 1, -1, 0], "place": [1, 1, 0, 0, 0, 0, 0, 1],
+                     "calls": [3, 1, 0, 0, 0, 0, 0, 1]},
             "peak_bytes": 4096, "reserved_bytes": 2097152, "assumed": {"train.py:9": 1}, "notes": []}  # fmt: skip
 ISSUES = "issue,npu_id=0,cycle=100,node_id=7,node_name=COMP_NODE_7\ncallback,npu_id=0,cycle=200,node_id=7,node_name=COMP_NODE_7\n"

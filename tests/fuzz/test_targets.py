@@ -38,7 +38,7 @@ MODULES: dict[str, str] = {
     "cli/calibrate/training.py": OURS,
     "cli/generate/plan_options.py": "plan", "cli/trace/group_file.py": "groups",
     "collective/fitted/read.py": "fit", "collective/msccl_xml.py": "msccl", "compute/gpu/device.py": "device",
-    "capture/launch.py": "captured-run", "capture/log.py": "captured", "collective/mscclpp_read.py": "mscclpp",
+    "capture/launch.py": OURS, "capture/rank_files.py": "captured", "collective/mscclpp_read.py": "mscclpp",
     "compute/table_file.py": "gemm-table", "convert/collected.py": "collected", "convert/front_ends/eg.py": "eg",
     "convert/front_ends/flexflow.py": "flexflow", "convert/hlo/source.py": "hlo", "convert/launch.py": OURS,
     "convert/profilers/database.py": "nsight", "convert/profilers/rocprof.py": "rocprof",

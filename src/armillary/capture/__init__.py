@@ -13,9 +13,10 @@ from armillary.base import lazy
 
 if TYPE_CHECKING:
     from armillary.capture.chakra import trace_of
-    from armillary.capture.launch import capture_script, read_captured
+    from armillary.capture.launch import capture_script
     from armillary.capture.log import Log
     from armillary.capture.prices import unpriced
+    from armillary.capture.rank_files import read_captured
     from armillary.capture.session import Session, capturing
     from armillary.capture.summary import RankClass, classes, document
 
@@ -28,9 +29,10 @@ __getattr__ = lazy(
     __name__,
     {
         ".chakra": ("trace_of",),
-        ".launch": ("capture_script", "read_captured"),
+        ".launch": ("capture_script",),
         ".log": ("Log",),
         ".prices": ("unpriced",),
+        ".rank_files": ("read_captured",),
         ".session": ("Session", "capturing"),
         ".summary": ("RankClass", "classes", "document"),
     },

@@ -7,6 +7,7 @@ import json
 import random
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import product
 from pathlib import Path
@@ -20,16 +21,17 @@ from armillary.capture import cluster
 from armillary.capture.device import DEFAULT, fake_device
 from armillary.capture.forks import POLL_SECONDS, Forks
 from armillary.capture.inputs import unchanged
-from armillary.capture.log import FORMAT, Log, path_of, read
+from armillary.capture.log import Log
 from armillary.capture.mesh import mesh_of, needs_mesh
-from armillary.capture.script import ALL_OF_THEM, REFUSED
+from armillary.capture.rank_files import FORMAT, RUN, path_of, read
+from armillary.capture.script import NOT_ALIKE, REFUSED
 from armillary.capture.session import STEP
 from armillary.capture.summary import MOST_RUN, classes, witnesses
 
 TOGETHER = 2
 """Processes that compute at a time; those that wait for a message of another rank do not count."""
-RUN = "capture.json"
-"""File of a folder that says what its ranks are of: those of another run are not taken for this one's."""
+TRIES: tuple[dict[str, bool], ...] = ({}, {"early": False}, {"every_microbatch": True})
+"""Options of a rank, and of the same rank after microbatches that were taken to be alike were not."""
 MOST_PRINTED = 1_000_000
 """Characters of what a rank printed that are kept where it failed."""
 
@@ -91,7 +93,7 @@ def capture_script(
     with tempfile.TemporaryDirectory(prefix="armillary-") as mail:
         options = {
             "folder": str(target.resolve()), "ranks": ranks, "device": found.name, "step": step, "mail": mail,
-            "module": module, "every_microbatch": every_microbatch,
+            "module": module, "every_microbatch": every_microbatch, "early": True,
         }  # fmt: skip
         with _Processes(target, Path(mail), options, [script, *arguments]) as processes:
             if run is None:
@@ -101,39 +103,6 @@ def capture_script(
             done = sorted(processes.done)
     write_text(target / RUN, json.dumps({**said, "done": done}, indent=1) + "\n")
     return [read(path_of(target, rank)) for rank in done]
-
-
-def read_captured(folder: str | Path) -> list[Log]:
-    """Return the ranks of a folder that `capture_script` has filled.
-
-    Raises:
-        InputError: it is none, or the run was interrupted.
-    """
-    path = Path(folder) / RUN
-    if not path.exists():
-        raise InputError(
-            f"{folder}: has no {RUN}, expected a folder that `armillary capture --out` has filled"
-        )
-    try:
-        said = parse_json(read_plain(path), path)
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be read ({error.strerror}), expected what `armillary capture` writes"
-        ) from None
-    except ValueError as error:
-        raise InputError(f"{path}: is not JSON ({error}), expected what `armillary capture` writes") from None
-    done = said.get("done") if isinstance(said, dict) else None
-    if not isinstance(done, list) or not done or not all(type(rank) is int for rank in done):
-        raise InputError(f"{path}: names no ranks that were run; expected a capture that ended: run it again")
-    logs = [read(path_of(Path(folder), rank)) for rank in done]
-    if wrong := next(
-        (log for log in logs if log.ranks != logs[0].ranks or log.device != logs[0].device), None
-    ):
-        raise InputError(
-            f"{path_of(Path(folder), wrong.rank)}: of {wrong.ranks} ranks on {wrong.device}, expected "
-            f"{logs[0].ranks} on {logs[0].device}, as in {path_of(Path(folder), logs[0].rank).name}"
-        )
-    return logs
 
 
 def _of_this_run(folder: Path, said: dict[str, object]) -> None:
@@ -202,6 +171,7 @@ class _Processes:
         self._forks: Forks | None = None
         self._running: set[int] = set()
         self._begun: set[int] = set()
+        self._tries: Counter[int] = Counter()
         self.done: set[int] = set()
         self.alike: list[list[int]] = []
 
@@ -237,15 +207,19 @@ class _Processes:
                 if rank not in self._begun:
                     self._begun.add(rank)
                     self._running.add(rank)
-                    self._ranks.begin(rank, self.alike, printed(self._mail, rank))
+                    self._begin(rank)
             for rank, status in self._ranks.ended().items():
-                if status == ALL_OF_THEM:
-                    self._ranks.begin(rank, self.alike, printed(self._mail, rank), every_microbatch=True)
+                if status == NOT_ALIKE:
+                    self._tries[rank] += 1
+                    self._begin(rank)
                     continue
                 self._running.remove(rank)
                 self._check(rank, status)
                 self.done.add(rank)
             time.sleep(POLL_SECONDS)
+
+    def _begin(self, rank: int) -> None:
+        self._ranks.begin(rank, self.alike, printed(self._mail, rank), **TRIES[self._tries[rank]])
 
     def _as_it_was(self, rank: int) -> bool:
         """Return whether a rank is there, of files and an environment that are still the same."""

@@ -92,10 +92,9 @@ class Mesh:
         """Return the axes along which ranks send messages: stages of a pipeline do different things."""
         found: set[int] = set()
         for log in logs:
-            for each in log.communications:
-                if each.type in ("send", "recv") and each.peer != log.rank:
-                    way = self.way(log.rank, each.peer)
-                    found.update([self.names.index(way[0])] if way else range(len(self.sizes)))
+            for peer in log.peers() - {log.rank}:
+                way = self.way(log.rank, peer)
+                found.update([self.names.index(way[0])] if way else range(len(self.sizes)))
         return tuple(sorted(found))
 
 
@@ -114,7 +113,7 @@ def mesh_of(logs: Sequence[Log]) -> Mesh | None:
             # Any two ranks are regular: first and last stage say nothing of the mesh.
             (pairs if len(group) == 2 else ends).update((stride, stride * count))
     for log in logs:
-        peers |= {abs(each.peer - log.rank) for each in log.communications if each.type in ("send", "recv")}
+        peers |= {abs(peer - log.rank) for peer in log.peers()}
     if not _divide(sorted(ends)):
         return None
     # A message goes along an axis. Rings close with a longer distance, which is no axis's.

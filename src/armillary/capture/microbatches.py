@@ -32,9 +32,17 @@ class NotAlike(BaseException):
 class Microbatches:
     """Stands between the stages of a pipeline and their modules."""
 
-    def __init__(self, torch: Any, recorder: Recorder, graphs: Graphs) -> None:
-        """Replace what runs microbatches."""
-        self._torch, self._recorder, self._graphs = torch, recorder, graphs
+    def __init__(self, torch: Any, recorder: Recorder, graphs: Graphs, *, early: bool = True) -> None:
+        """Replace what runs microbatches.
+
+        Args:
+            torch: PyTorch.
+            recorder: Of the program.
+            graphs: CUDA graphs of the program.
+            early: Do not run forward passes that repeat, either, when no backward pass of their stage has run: a stage
+                begins with as many as there are stages after it. Backward passes then have to repeat, too.
+        """
+        self._torch, self._recorder, self._graphs, self._early = torch, recorder, graphs, early
         self._blocks, self._leaves = Blocks(torch, recorder), leaves_of(torch)
         # By stage, phase, shapes, and where its weights are: what was done last, and what was done twice.
         self._done: dict[Key, Block | None] = {}
@@ -123,14 +131,14 @@ class Microbatches:
         return out
 
     def _repeats(self, stage: Any, number: int) -> bool:
-        """Return whether all phases of a microbatch are known, which is neither the first nor the last one."""
+        """Return whether a microbatch, neither the first nor the last one, repeats in all phases that are known."""
         place = stage.stage_index
-        known = self._phases.get(place, ())
-        return (
-            0 < number < len(stage.args_recv_info) - 1
-            and bool(known)
-            and all(self._latest.get((place, phase)) in self._twice for phase in known)
-        )
+        if not 0 < number < len(stage.args_recv_info) - 1:
+            return False
+        known = self._phases.get(place)
+        if known is None:
+            return self._early
+        return all(self._latest.get((place, phase)) in self._twice for phase in known)
 
     def _weights(self, stage: Any) -> Key:
         """Return which tensors the weights of a stage are and what memory they have: gathered, or a rank's own part."""

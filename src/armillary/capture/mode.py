@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from armillary.base.errors import InputError
 from armillary.capture.kinds import kept
 from armillary.capture.leaves import leaves_of
+from armillary.capture.results import Results
 from armillary.capture.rules import rules
 from armillary.capture.sizes import Sizes
 from armillary.capture.values import Values
@@ -30,8 +31,10 @@ class Recorder(Protocol):
     where: Where
     paused: bool
 
-    def operator(self, func: Any, args: Any, kwargs: Any, tensors: list[Any], out: Any) -> None:
-        """Take an operator that has run."""
+    def operator(
+        self, func: Any, args: Any, kwargs: Any, tensors: list[Any], out: Any, key: Any = None
+    ) -> None:
+        """Take an operator that has run; those with an equal `key` have the same arguments but for their values."""
 
     def higher(
         self, name: str, tensors: list[Any], out: Any, flops: int, shape: Attention | None = None
@@ -57,6 +60,7 @@ def mode_of(torch: Any, recorder: Recorder) -> Any:
     fake = torch_part("_subclasses.fake_tensor").FakeTensorMode(allow_non_fake_inputs=True)
     one_thread = RLock()
     ruled, sizes, pinned = rules(torch), Sizes(torch, recorder.values), set[int]()
+    results = Results(torch, fake)
 
     @cache
     def in_parts(func: Any) -> bool:
@@ -73,7 +77,16 @@ def mode_of(torch: Any, recorder: Recorder) -> Any:
     class Mode(TorchDispatchMode):  # type: ignore[misc]
         supports_higher_order_operators = True
 
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            # Nothing is compiled here, and PyTorch would guard each call against it.
+            return False
+
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if (
+                func.namespace == "prim"
+            ):  # a tensor's device, which PyTorch asks as often as it calls operators
+                return func(*args, **(kwargs or {}))
             # Of a program's threads one at a time: FakeTensorMode knows what it is in by a stack of its own.
             with one_thread:
                 return self.called(func, types, args, kwargs or {})
@@ -81,8 +94,6 @@ def mode_of(torch: Any, recorder: Recorder) -> Any:
         def called(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
             if isinstance(func, torch._ops.HigherOrderOperator):
                 return higher(func, args, kwargs)
-            if func.namespace == "prim":
-                return func(*args, **kwargs)
             # DTensor calls the operators on its local tensors, which come here, too, and so do others that hold
             # tensors, as those of float8; what a collective of functions gives waits for it at its first use, and calls
             # the operator after that.
@@ -146,21 +157,26 @@ def mode_of(torch: Any, recorder: Recorder) -> Any:
             if not has and func is aten._to_copy.default:
                 # FakeTensorMode would remember the real tensor, and it could no longer take the place of another.
                 like = func(*args, **{**kwargs, "device": "meta"})
-            with fake:
-                if like is not None:
-                    out = torch.empty_strided(
-                        like.shape, like.stride(), dtype=like.dtype, device=kwargs["device"]
-                    )
-                elif func is aten.bincount.default:
-                    # As many counts as it names: no number is larger.
-                    out = args[0].new_empty(args[2], dtype=torch.int64)
-                else:
-                    out = ruled.get(func.name(), func)(*args, **kwargs)
+            key = results.key(func, args, kwargs) if like is None else None
+            if results.has(key):
+                out = results.made(key, given)
+            else:
+                with fake:
+                    if like is not None:
+                        out = torch.empty_strided(
+                            like.shape, like.stride(), dtype=like.dtype, device=kwargs["device"]
+                        )
+                    elif func is aten.bincount.default:
+                        # As many counts as it names: no number is larger.
+                        out = args[0].new_empty(args[2], dtype=torch.int64)
+                    else:
+                        out = ruled.get(func.name(), func)(*args, **kwargs)
+                results.keep(key, args, kwargs, given, out)
             fakes = [each for each in tensors if isinstance(each, FakeTensor)]
             if isinstance(out, bool):  # which library it goes to
                 return out
             recorder.values.note(func, args, kwargs, fakes, out)
-            recorder.operator(func, args, kwargs, tensors, out)
+            recorder.operator(func, args, kwargs, tensors, out, key)
             return out
 
     def higher(func: Any, args: Any, kwargs: Any) -> Any:

@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 
-from armillary.capture.chakra import UNKNOWN
+from armillary.capture.nodes import UNKNOWN
 from armillary.compute.times import KernelTimes
 from armillary.platform.model import Platform
 from armillary.trace import Trace

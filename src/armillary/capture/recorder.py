@@ -56,6 +56,8 @@ class Recorder:
 
     def __init__(self, torch: Any, log: Log, library: Library, device: FakeDevice) -> None:
         self.torch, self.log, self.library = torch, log, library
+        self._rows: list[Row] = []
+        log.rows = self._rows
         self._leaves = leaves_of(torch)
         self.values = Values(torch)
         self.where = Where(torch)
@@ -66,6 +68,7 @@ class Recorder:
         self._groups = Groups(torch)
         self._group_numbers: dict[tuple[int, ...], int] = {}
         self._kind_numbers: dict[Any, int] = {}
+        self._kind_of_key: dict[Any, int] = {}
         self._place_numbers: dict[Place, int] = {log.places[0]: 0}
         self._device: int | None = None
         self.calls = 0
@@ -79,9 +82,11 @@ class Recorder:
         """Return what was recorded since the last cut, as attributes of a `Log`, and begin anew."""
         log = self.log
         found = self._step()
-        log.rows, log.communications, log.kinds, log.groups = [], [], [], []
+        self._rows = []
+        log.rows, log.communications, log.kinds, log.groups = self._rows, [], [], []
         log.host_bytes = 0
         self._kind_numbers.clear()
+        self._kind_of_key.clear()
         self._group_numbers.clear()
         self._pending.clear()
         self._joined.clear()
@@ -105,7 +110,7 @@ class Recorder:
 
     def forget(self, first: int, calls: int) -> None:
         """Forget the rows from number `first` on, and the communications from number `calls` on."""
-        del self.log.rows[first:], self.log.communications[calls:]
+        del self._rows[first:], self.log.communications[calls:]
         self._pending = {key: number for key, number in self._pending.items() if number < calls}
         self._joined = {each for each in self._joined if each[0] < calls}
 
@@ -117,7 +122,7 @@ class Recorder:
             calls: Communications before it, from which those that are waited for are counted.
         """
         log, found = self.log, []
-        for row in log.rows[first:]:
+        for row in self._rows[first:]:
             what: Any = row.what
             if row.kind == OPERATOR:
                 what = log.kinds[row.what]
@@ -142,7 +147,7 @@ class Recorder:
                 number = what + calls * (row.kind == JOIN)
             if row.kind == JOIN:
                 self._joined.add((number, row.stream))
-            log.rows.append(row._replace(what=number, calls=row.calls + self.calls))
+            self._rows.append(row._replace(what=number, calls=row.calls + self.calls))
             self.calls = 0
 
     def _step(self) -> dict[str, Any]:
@@ -172,8 +177,8 @@ class Recorder:
             {number: bytes_of(each) for each in side if (number := self.memory.number(each))}
             for side in (tensors, written)
         )
-        row, region = len(self.log.rows) - 1, self.where.region
-        again = region > 0 and self.log.places[self.log.rows[row].place].backward
+        row, region = len(self._rows) - 1, self.where.region
+        again = region > 0 and self.log.places[self._rows[row].place].backward
         self.flows.append(Flow(row, region, reads, writes, again, self.memory.mark()))
 
     def noted(self, kind: int, event: int, stream: int) -> None:
@@ -206,8 +211,10 @@ class Recorder:
         """Let the current stream wait for the communication that writes a tensor."""
         self._wait_for([tensor], self.library.stream())
 
-    def operator(self, func: Any, args: Any, kwargs: Any, tensors: list[Any], out: Any) -> None:
-        """Record an operator that has run on tensors of the device."""
+    def operator(
+        self, func: Any, args: Any, kwargs: Any, tensors: list[Any], out: Any, key: Any = None
+    ) -> None:
+        """Record an operator that has run on tensors of the device; calls of an equal `key` are of one kind."""
         if self.paused:
             return
         torch, log, stream = self.torch, self.log, self.library.stream()
@@ -240,14 +247,16 @@ class Recorder:
             return
         if "cpu" in places and func._overloadpacket.__name__ in COPIES:
             log.host_bytes += max(map(bytes_of, results))
-        number = self._kind(func, args, kwargs, tensors, out)
+        number = self._kind_of_key.get(key, -2) if key is not None else -2
+        if number < -1:
+            number = self._kind_of_key[key] = self._kind(func, args, kwargs, tensors, out)
         if number >= 0:
             self._wait_for(tensors, stream)
             self._row(OPERATOR, number, stream)
             self._flow(func, args, tensors, results)
             if log.kinds[number].family == "matmul":
                 self._one_device(results)
-                self.memory.library(stream, log.places[log.rows[-1].place].backward)
+                self.memory.library(stream, log.places[self._rows[-1].place].backward)
 
     def _one_device(self, results: list[Any]) -> None:
         """Refuse a process that computes on several devices: all of it would be taken for the time of one."""
@@ -316,7 +325,7 @@ class Recorder:
         number = self._place_numbers.setdefault(place, len(self._place_numbers))
         if number == len(self.log.places):
             self.log.places.append(place)
-        self.log.rows.append(Row(kind, what, stream, number, self.calls))
+        self._rows.append(Row(kind, what, stream, number, self.calls))
         self.calls = 0
 
     def _kind(self, func: Any, args: Any, kwargs: Any, tensors: list[Any], out: Any) -> int:

@@ -33,8 +33,8 @@ from armillary.convert.torch_import import import_torch, torch_part
 
 REFUSED = "refused_"
 """Prefix, before the rank, of the file in which a rank leaves the reason why it was not captured."""
-ALL_OF_THEM = 75
-"""Exit code of a rank that has to run every microbatch."""
+NOT_ALIKE = 75
+"""Exit code of a rank that has to run more microbatches."""
 PARTS = (
     "_dynamo", "_inductor.utils", "distributed.fsdp", "distributed.tensor.parallel", "distributed.optim",
     "distributed.pipelining", "testing._internal.distributed.fake_pg",
@@ -92,7 +92,7 @@ def _rank(options: dict[str, Any], script: str, inputs: Inputs) -> None:
         session = Session(
             folder, rank, options["ranks"], options["device"], step=options["step"], script=script,
             mail=mail, alike=options["alike"], ended=ended, before=found,
-            every_microbatch=options["every_microbatch"],
+            every_microbatch=options["every_microbatch"], early=options["early"],
         )  # fmt: skip
         with session:
             try:
@@ -104,7 +104,7 @@ def _rank(options: dict[str, Any], script: str, inputs: Inputs) -> None:
     except Recorded:
         pass
     except NotAlike:
-        status = ALL_OF_THEM
+        status = NOT_ALIKE
     except ArmillaryError as error:
         status = error.exit_code
         _refuse(mail, rank, str(error))

@@ -13,12 +13,13 @@ from typing import Any
 
 from armillary.base.errors import ArmillaryError, InputError
 from armillary.base.files import make_folder
-from armillary.capture import checkpoints, cluster, log, torch_cuda, triton_kernels
+from armillary.capture import checkpoints, cluster, torch_cuda, triton_kernels
 from armillary.capture.device import DEFAULT, fake_device
 from armillary.capture.graphs import Graphs
 from armillary.capture.library import Library, library
 from armillary.capture.log import COMMUNICATION, OPERATOR, Log
 from armillary.capture.microbatches import Microbatches
+from armillary.capture.rank_files import write
 from armillary.capture.recorder import Recorder
 from armillary.convert.torch_import import import_torch, torch_part
 
@@ -44,7 +45,7 @@ class Session:
     def __init__(
         self, folder: Path | None, rank: int, ranks: int, device: str, *, step: int = STEP, script: str = "",
         mail: Path | None = None, alike: Sequence[Sequence[int]] = (), ended: Callable[[], None] | None = None,
-        before: Callable[[], None] | None = None, every_microbatch: bool = True,
+        before: Callable[[], None] | None = None, every_microbatch: bool = True, early: bool = True,
     ) -> None:  # fmt: skip
         """Declare what to record; see `capturing`.
 
@@ -60,11 +61,12 @@ class Session:
             ended: Called when the step has ended, before the program goes on.
             before: Called before the file is written.
             every_microbatch: Run those of a pipeline, too, that do the same as those before them.
+            early: See `Microbatches`.
         """
         if not 0 <= rank < ranks:
             raise InputError(f"capture: rank {rank} of {ranks} ranks, expected 0 to {ranks - 1}")
         self.folder, self.mail, self._alike = folder, mail, alike
-        self._ended, self._before, self._every = ended, before, every_microbatch
+        self._ended, self._before, self._every, self._early = ended, before, every_microbatch, early
         self.device = fake_device(device)
         self.log = Log(rank, ranks, self.device.name, "", script)
         self._wanted, self._made, self.done = step, 0, False
@@ -91,7 +93,7 @@ class Session:
         torch_cuda.install(torch, found, self.device, count, self._recorder, self._graphs)
         triton_kernels.install(self._recorder)
         if not self._every and torch.distributed.is_available():
-            Microbatches(torch, self._recorder, self._graphs)
+            Microbatches(torch, self._recorder, self._graphs, early=self._early)
         self._read_tensors(torch)
         _in_threads(self._recorder.mode)
         mail = self.mail or Path(tempfile.mkdtemp(prefix="armillary-"))
@@ -142,7 +144,7 @@ class Session:
         if self._before:
             self._before()
         if self.folder is not None:
-            log.write(self.folder, self.log)
+            write(self.folder, self.log)
         self._recorder.where.close()
         if self._ended:
             self._ended()

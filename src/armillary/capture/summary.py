@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from armillary.capture.log import COMMUNICATION, HOST, JOIN, OPERATOR, Communication, Log, short_ranks
+from armillary.capture.kinds import Kind
+from armillary.capture.log import COMMUNICATION, HOST, JOIN, OPERATOR, Communication, Ints, Log
 from armillary.capture.mesh import Mesh, mesh_of
+from armillary.capture.rank_files import short_ranks
 from armillary.capture.values import EVEN
 
 MOST_LISTED = 1024
@@ -108,7 +111,7 @@ def witnesses(logs: Sequence[Log], per_host: int) -> set[int]:
     return found - number.keys()
 
 
-def _places(mesh: Mesh, logs: Sequence[Log]) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _places(mesh: Mesh, logs: Sequence[Log]) -> Ints:
     """Return the place of each rank in the pipeline, (ranks,)."""
     place = np.zeros(mesh.ranks, np.int64)
     for axis in mesh.stages(logs):
@@ -117,7 +120,7 @@ def _places(mesh: Mesh, logs: Sequence[Log]) -> np.ndarray[Any, np.dtype[np.int6
     return place
 
 
-def _usual(run: dict[int, int], there: np.ndarray[Any, np.dtype[np.int64]]) -> int:
+def _usual(run: dict[int, int], there: Ints) -> int:
     """Return the class of the ranks of a place that were not run; -1: nobody knows.
 
     One that alone differs, the first or the last of its place, is the one that writes the log of the program, and reads
@@ -140,41 +143,69 @@ def structure(log: Log, mesh: Mesh | None, by: int = WHOLE) -> str:
     optimizer whose shards are cut from one buffer works on as many pieces as there are parameters in a rank's part of
     it. By its work, attention counts with its operations, and operators do not count that are neither.
     """
-    digest = hashlib.sha256()
-    events: dict[int, int] = {}
+    kind, what, stream, place, _ = log.columns
+    products = np.array([each.products for each in log.kinds], np.bool_)
+    operator, call = kind == OPERATOR, kind == COMMUNICATION
+    counted = np.ones(len(kind), np.bool_)
+    if by != WHOLE and (at := np.flatnonzero(operator)[products[what[operator]]]).size:
+        counted[: at[0]][operator[: at[0]]] = counted[at[-1] + 1 :][operator[at[-1] + 1 :]] = False
+    if by == WORK:
+        counted[operator] &= products[what[operator]]
     groups = [(mesh.group(ranks) if mesh else "") or len(ranks) for ranks in log.groups]
-    products = [
-        at for at, row in enumerate(log.rows) if row.kind == OPERATOR and log.kinds[row.what].products
+    # What each row is of: numbers in the order of first rows, and what they stand for.
+    meant = what.copy()
+    meant[operator], kinds = _in_order(
+        what[operator], counted[operator], [_kind(each, by) for each in log.kinds]
+    )
+    different, which = log.different()
+    ends = [
+        (each.type, each.input, each.output, groups[each.group], each.own_stream, _end(log, each, mesh))
+        for each in different
     ]
-    before: tuple[Any, ...] = ()
-    first, last = (products[0], products[-1]) if products and by != WHOLE else (0, len(log.rows))
-    for at, row in enumerate(log.rows):
-        what: Any = row.what
-        if row.kind == OPERATOR:
-            kind = log.kinds[row.what]
-            if not first <= at <= last or (by == WORK and not kind.products):
-                continue
-            # Half of the queries with all of the keys, or all of them with half of the keys: the same work.
-            shapes = kind.flops if by == WORK and kind.family == "attention" else kind.inputs
-            what = (kind.name, shapes if kind.products else "")
-        elif row.kind == COMMUNICATION:
-            each = log.communications[row.what]
-            what = (
-                each.type,
-                each.input,
-                each.output,
-                groups[each.group],
-                each.own_stream,
-                _end(log, each, mesh),
-            )
-        elif row.kind != JOIN:
-            what = events.setdefault(row.what, len(events))
-        one = row.kind, what, row.stream, log.places[row.place].module
+    meant[call], calls = _in_order(which[what[call]], counted[call], ends)
+    event = ~operator & ~call & (kind != JOIN)
+    meant[event], _ = _in_order(what[event], counted[event])
+    module, modules = _in_order(place, counted, [each.module for each in log.places])
+    rows = np.stack([kind, meant, stream, module])[:, counted]
+    if by != WHOLE and rows.shape[1]:
         # Optimizers may read a number for each piece.
-        if by == WHOLE or row.kind != HOST or one != before:
-            digest.update(repr(one).encode())
-        before = one
+        again = (rows[0] == HOST) & np.append(False, (rows[:, 1:] == rows[:, :-1]).all(axis=0))
+        rows = rows[:, ~again]
+    digest = hashlib.sha256(repr((kinds, calls, modules)).encode())
+    digest.update(np.ascontiguousarray(rows).tobytes())
     return digest.hexdigest()
+
+
+def _kind(kind: Kind, by: int) -> tuple[Any, ...]:
+    """Return what counts of an operator."""
+    # Half of the queries with all of the keys, or all of them with half of the keys: the same work.
+    shapes = kind.flops if by == WORK and kind.family == "attention" else kind.inputs
+    return kind.name, shapes if kind.products else ""
+
+
+def _in_order(
+    of: Ints, counted: NDArray[np.bool_], values: Sequence[Any] | None = None
+) -> tuple[Ints, list[Any]]:
+    """Return numbers of the values of rows in the order in which they are first counted, and the values.
+
+    Args:
+        of: Which value each row has.
+        counted: Which rows count; the numbers of others mean nothing.
+        values: Of which some may be equal; None: they are numbers, and all differ.
+    """
+    if values is None:
+        _, of = np.unique(of, return_inverse=True)
+    else:
+        number: dict[Any, int] = {}
+        of = np.array([number.setdefault(each, len(number)) for each in values], np.int64)[of]
+    many = int(of.max()) + 1 if len(of) else 0
+    first = np.full(many, len(of))
+    at = np.flatnonzero(counted)[::-1]
+    first[of[at]] = at
+    order = np.argsort(first, kind="stable")[: int((first < len(of)).sum())]
+    found = np.full(many, -1)
+    found[order] = np.arange(len(order))
+    return found[of], [] if values is None else [list(number)[each] for each in order.tolist()]
 
 
 def _end(log: Log, each: Communication, mesh: Mesh | None) -> Any:
@@ -187,34 +218,51 @@ def _end(log: Log, each: Communication, mesh: Mesh | None) -> Any:
 
 
 def _operators(log: Log) -> int:
-    return sum(1 for _ in log.operators())
+    return len(log.of_kind(OPERATOR))
+
+
+def _times(log: Log) -> dict[int, int]:
+    """Return how often each operator ran, by its number in `Log.kinds`, in the order of first rows."""
+    return Counter(log.of_kind(OPERATOR).columns[1].tolist())
 
 
 def _uneven(logs: Sequence[Log]) -> int:
-    rows = [[kind.inputs for _, kind in log.operators()] for log in logs]
+    number: dict[Any, int] = {}
+    rows = [
+        np.array([number.setdefault(kind.inputs, len(number)) for kind in log.kinds], np.int64)[
+            log.of_kind(OPERATOR).columns[1]
+        ]
+        for log in logs
+    ]
     if len(set(map(len, rows))) == 1:
-        return sum(len(set(shapes)) > 1 for shapes in zip(*rows, strict=True))
-    longest = max(rows, key=len)
-    return max((Counter(longest) - Counter(each)).total() for each in rows)
+        return int((np.stack(rows) != rows[0]).any(axis=0).sum())
+    counts = [np.bincount(each, minlength=len(number)) for each in rows]
+    longest = counts[max(range(len(rows)), key=lambda at: len(rows[at]))]
+    return max(int(np.maximum(longest - each, 0).sum()) for each in counts)
 
 
 def flops(log: Log) -> dict[str, int]:
     """Return the operations of a rank: GEMMs and convolutions, attention, and all others."""
     found = {"gemm": 0, "attention": 0, "other": 0}
-    for _, kind in log.operators():
+    for at, times in _times(log).items():
+        kind = log.kinds[at]
         name = "attention" if kind.family == "attention" else "gemm" if kind.products else "other"
-        found[name] += kind.flops
+        found[name] += kind.flops * times
     return found
 
 
 def streams(log: Log) -> set[int]:
     """Return the streams that something ran on, below 0 those that groups have to themselves."""
-    return {log.stream_of(row) for row, _ in log.issued()} | {row.stream for row, _ in log.operators()}
+    return {log.stream_of(row) for row, _ in log.issued()} | set(log.of_kind(OPERATOR).columns[2].tolist())
 
 
 def unknown(log: Log) -> dict[str, int]:
     """Return operators that no rule knows, and how often they ran."""
-    return dict(Counter(kind.name for _, kind in log.operators() if not kind.family))
+    found: Counter[str] = Counter()
+    for at, times in _times(log).items():
+        if not log.kinds[at].family:
+            found[log.kinds[at].name] += times
+    return dict(found)
 
 
 def assumptions(logs: Sequence[Log]) -> list[str]:
@@ -256,7 +304,7 @@ def document(logs: Sequence[Log]) -> dict[str, Any]:
         "classes": [
             {
                 "ranks": list(each.ranks), "run": list(each.run), "representative": each.log.rank,
-                "operators": sum(1 for _ in each.log.operators()), "flops": sum(flops(each.log).values()),
+                "operators": _operators(each.log), "flops": sum(flops(each.log).values()),
                 "flops_by_kind": flops(each.log), "peak_bytes": each.log.peak_bytes,
                 "reserved_bytes": each.log.reserved_bytes, "uneven": each.uneven,
                 "streams": len(streams(each.log)),

@@ -37,6 +37,10 @@ UNCHANGED = ("_amp_foreach_non_finite_check_and_unscale_",)
 """Operators that write flags of overflow: there is none."""
 EVEN = "which experts a router chooses is not known: tokens are taken to be divided evenly among them"
 FINITE = {"isnan": False, "isinf": False, "isneginf": False, "isposinf": False, "isfinite": True}
+LIKE = ("zeros_like", "new_zeros", "ones_like", "full_like", "new_full", "new_ones")
+WRITTEN = ("_to_copy", "copy_", "fill_", "zero_")
+RULED = frozenset(("eq", "ne", *FINITE, "histc", "bincount", "topk", *WRITTEN, *LIKE))
+"""Operators whose results may be known when their arguments are not."""
 
 
 class Values:
@@ -95,6 +99,8 @@ class Values:
     def note(self, func: Any, args: Any, kwargs: Any, tensors: list[Any], out: Any) -> None:
         """Run an operator that has run on fake tensors on what is known of them."""
         torch, name = self.torch, func._overloadpacket.__name__
+        if tensors and name not in RULED and not any(each in self.known for each in tensors):
+            return  # nothing follows from nothing, and what is overwritten was not known
         results = [each for each in self._leaves(out) if isinstance(each, self.fake)]
         finite = _finite(name, args)
         if finite is not None and results:
@@ -111,12 +117,12 @@ class Values:
                 self.keep(index, (torch.arange(index.numel()) % experts).view(index.shape))
         elif func.namespace in ("_c10d_functional", "c10d"):
             self._through(func, args, tensors, results)
-        elif name in ("_to_copy", "copy_", "fill_", "zero_"):
+        elif name in WRITTEN:
             self._written(name, args, results[0])
         elif not tensors:
             if name in BORN and results and self._small(results[0]):
                 self.keep(results[0], func(*args, **{**kwargs, "device": torch.device("cpu")}))
-        elif name in ("zeros_like", "new_zeros", "ones_like", "full_like", "new_full", "new_ones"):
+        elif name in LIKE:
             if results and self._small(results[0]):
                 at = 1 if name == "full_like" else 2
                 value = (args[at] if name.startswith(("full", "new_full")) else 0) or 0

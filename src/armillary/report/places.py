@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.units import format_bytes, format_count, format_time
-from armillary.capture.chakra import BACKWARD, LINE, MODULE
+from armillary.capture.nodes import BACKWARD, LINE, MODULE
 from armillary.engine.common.timeline import KINDS, Timeline
 from armillary.report.critical import Late
 from armillary.report.plain import class_name, class_sizes, nanoseconds, plain_name, plain_table, slowest

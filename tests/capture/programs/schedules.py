@@ -17,7 +17,7 @@ class Block(nn.Module):
     def __init__(self, reentrant: bool) -> None:
         super().__init__()
         self.up, self.down = nn.Linear(32, 64), nn.Linear(64, 32)
-        self.reentrant, self.odd = reentrant, False
+        self.reentrant, self.odd, self.doubles = reentrant, False, False
 
     def inner(self, x: torch.Tensor) -> torch.Tensor:
         return self.down(nn.functional.gelu(self.up(x)))
@@ -25,7 +25,10 @@ class Block(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.odd:
             x = x * 2
-        return x + checkpoint(self.inner, x, use_reentrant=self.reentrant)
+        out = x + checkpoint(self.inner, x, use_reentrant=self.reentrant)
+        if out.requires_grad:
+            out.register_hook(lambda gradient: gradient * 2 if self.doubles else None)
+        return out
 
 
 def last_is_odd(stage: PipelineStage, last: int) -> None:
@@ -40,6 +43,19 @@ def last_is_odd(stage: PipelineStage, last: int) -> None:
     stage.forward_one_chunk = called
 
 
+def second_goes_back_otherwise(stage: PipelineStage) -> None:
+    """Let the gradients of the second microbatch of the first step do something that those of the others do not."""
+    backward, seen = stage.backward_one_chunk, set[int]()
+
+    def called(number: int, *given: object, **named: object) -> object:
+        for block in stage.submod:
+            block.doubles = number == 1 and number not in seen
+        seen.add(number)
+        return backward(number, *given, **named)
+
+    stage.backward_one_chunk = called
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--schedule", default="1F1B")
@@ -48,6 +64,7 @@ def main() -> None:
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--reshard", action="store_true")
     parser.add_argument("--odd-last", action="store_true")
+    parser.add_argument("--odd-second", action="store_true")
     chosen = parser.parse_args()
     dist.init_process_group("nccl")
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
@@ -74,6 +91,8 @@ def main() -> None:
         )
         if chosen.odd_last:
             last_is_odd(stage, chosen.microbatches - 1)
+        if chosen.odd_second:
+            second_goes_back_otherwise(stage)
         stages.append(stage)
     optimizer = torch.optim.AdamW([each for stage in stages for each in stage.submod.parameters()])
     schedule = kind(stages if several else stages[0], chosen.microbatches, loss_fn=nn.functional.mse_loss)

@@ -17,8 +17,9 @@ from armillary.base.errors import InputError
 from armillary.base.portable import exp, hypot
 from armillary.base.text import on_one_line
 from armillary.base.units import format_bytes, format_time
-from armillary.capture.chakra import HostTimes, trace_of
+from armillary.capture.chakra import trace_of
 from armillary.capture.log import Log
+from armillary.capture.nodes import HostTimes
 from armillary.capture.prices import unpriced
 from armillary.capture.summary import assumptions
 from armillary.compute.machine import Machine, machine_of
