@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from armillary.report.critical import contributors, critical_path, shares
+from armillary.report.critical import Late, contributors, critical_path, shares
 
 
 def walk(timeline, cls):
@@ -113,3 +116,19 @@ def test_work_grows_with_the_length_of_a_chain(build, lines):
         return lines(lambda: critical_path(made, 0))
 
     assert work(20_000) < 2.5 * work(10_000)
+
+
+def test_who_is_late_holds_no_run(build):
+    """A search looks at thousands of runs, whose arrays would stay until Python looks for cycles."""
+    recv = {"nodes": [{"kind": "recv", "size": 8, "start": 0, "end": 50}]}
+    send = {"nodes": [{"kind": "send", "size": 8, "start": 20, "end": 50}]}
+    timeline = build([recv, send])
+    late, gone = Late(timeline), weakref.ref(timeline)
+    for cls in range(len(timeline.finish)):
+        late.waits(cls)
+    gc.disable()
+    try:
+        del timeline, late
+        assert gone() is None
+    finally:
+        gc.enable()

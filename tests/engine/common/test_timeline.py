@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import pickle
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -19,6 +21,7 @@ from armillary.base.errors import InputError
 from armillary.engine.astra_sim.collective import schedule_for
 from armillary.engine.common.timeline import KINDS, OPERATIONS, GraphTable, Timeline
 from armillary.platform.model import Platform
+from armillary.report.time_breakdown import breakdown
 from armillary.trace import CollectiveType, GraphBuilder, Trace
 
 Make = Callable[..., Platform]
@@ -237,3 +240,21 @@ def test_phase_columns_are_made_once_and_are_part_of_copies(platform: Platform, 
                 np.testing.assert_array_equal(getattr(copy, field.name), getattr(made, field.name))
     with pytest.raises(AttributeError, match="phase_colour"):
         made.phase_colour  # noqa: B018
+
+
+def test_a_run_goes_when_nobody_holds_it(platform: Platform) -> None:
+    """A search makes thousands of runs, and their arrays should not wait until Python looks for cycles."""
+    builder = GraphBuilder()
+    builder.all_reduce("gradients", size=1 << 20)
+    trace = Trace.replicate(builder.graph(), ranks=platform.npus)
+    made = armillary.simulate(trace, platform)
+    breakdown(made, 0)
+    table = made.table(0)
+    assert table.label is not None
+    held = [weakref.ref(each) for each in (made, table, trace.graphs[0])]
+    gc.disable()
+    try:
+        del made, table, trace, builder
+        assert [each() for each in held] == [None, None, None]
+    finally:
+        gc.enable()

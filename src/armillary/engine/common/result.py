@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, overload
 
@@ -114,8 +115,10 @@ def _graph_table(view: View, group_names: Mapping[int, str], of_all: Sequence[st
     ptr, parent = graph.parents()
     codes, precisions = graph.strings("precision")
     known = [PRECISIONS.index(text) if text in PRECISIONS else -1 for text in precisions]
+    # The view keeps this table: a table that held the view would keep both until Python looks for cycles.
+    apart = replace(view)
     return GraphTable.lazily(
-        {"name": partial(_names, graph), "label": partial(_labels, view, group_names, of_all, replayed)},
+        {"name": partial(_names, graph), "label": partial(_labels, apart, group_names, of_all, replayed)},
         node_id=graph.ids, kind=kind, size=size, flops=graph.ints("num_ops", 0),
         parent_ptr=ptr, parent=parent, stream=graph.ints("stream", -1), peer=peer,
         precision=np.array([*known, -1], np.int8)[codes],
