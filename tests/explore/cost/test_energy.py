@@ -154,7 +154,7 @@ def test_command(tmp_path: Path) -> None:
     )
     assert run.exit_code == 0, run.output
     assert "NPUs" in run.output and "8 x $27,500.00" in run.output and "run_cost" in run.output
-    assert "preset h100: 16 of 33 numbers are unverified" in run.output
+    assert "preset h100: 7 of 15 numbers are unverified" in run.output
     saved = json.loads((tmp_path / "o.json").read_text())
     assert saved["measures"]["price"]["value"] == pytest.approx(1.1 * (8 * 27500 + 50000))
     bad = CliRunner().invoke(main, ["plan", "cost", str(study), "--costs", "h100", "--tokens", "many"])

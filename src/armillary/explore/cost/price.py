@@ -22,6 +22,10 @@ class Item:
     high: float | None = None
 
 
+GRAPHS = ("switches", "cables")
+"""Parts of the costs that only a network that is a graph has."""
+
+
 @dataclass(frozen=True)
 class Price:
     """Price of a machine.
@@ -29,10 +33,12 @@ class Price:
     Attributes:
         items: By part.
         missing: Parts without a price in the costs, which are therefore not in the total.
+        unused: Parts of the costs that a machine like this has not.
     """
 
     items: tuple[Item, ...]
     missing: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
 
     @property
     def total(self) -> float:
@@ -59,7 +65,7 @@ def price(platform: Platform, costs: Costs) -> Price:
     npus, items, missing = platform.npus, [], []
     # A rented machine costs nothing to buy.
     if costs.npu.rent is not None:
-        return Price(())
+        return Price((), (), GRAPHS)
     # Missing parts are named, since a total without them would look complete.
     if costs.npu.price is None:
         missing.append("NPUs (npu.price)")
@@ -103,7 +109,7 @@ def price(platform: Platform, costs: Costs) -> Price:
                 before.total * costs.other, before.high * costs.other,
             )
         )  # fmt: skip
-    return Price(tuple(items), tuple(missing))
+    return Price(tuple(items), tuple(missing), () if rows or without else GRAPHS)
 
 
 def bill_of(platform: Platform, costs: Costs) -> tuple[tuple[Row, ...], tuple[str, ...]]:

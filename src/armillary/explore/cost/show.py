@@ -40,10 +40,11 @@ def notes(price: Price, energy: Energy | None, costs: Costs) -> list[str]:
     for what, missing in (("price", price.missing), ("energy", energy.missing if energy else ())):
         if missing:
             lines.append(f"not in the {what}: {', '.join(missing)}")
-    guesses = unverified(costs)
+    guesses = [key for key in unverified(costs) if key.partition(".")[0] not in price.unused]
     if guesses:
         # notes are for people, who want to know how many of how many.
-        known = len(read_cost_preset(str(costs.preset)).numbers)
+        numbers = read_cost_preset(str(costs.preset)).numbers
+        known = sum(number.key.partition(".")[0] not in price.unused for number in numbers)
         lines.append(
             f"preset {costs.preset}: {len(guesses)} of {known} numbers are unverified: {', '.join(guesses)}"
         )
