@@ -3,7 +3,8 @@
 ``kernels.yaml`` has the constants of each device and engine. An all-reduce of a node is one kernel that reads what all
 members have (one-shot), or first sums a share (two-shot); attention of one new token reads the cache in parts that fill
 the device; routed experts are one fused kernel whose time is that of the weights it touches; linear attention is two,
-which convolve and pass states. GEMMs are those of `armillary.compute.gpu.gemm`, and what quantises their operands.
+which convolve and pass states. GEMMs are those of `armillary.compute.gpu.gemm`, with the kernels that the engine
+chooses (`armillary.serving.chosen`), and what quantises their operands.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from armillary.base.errors import InputError, nearest, one_of
 from armillary.compute.gpu.device import Gpu, load_gpu
 from armillary.compute.gpu.gemm import gemm_seconds
 from armillary.compute.model import Floats
+from armillary.serving.chosen import Chosen, chosen
 from armillary.serving.routed import Routed
 from armillary.trace.attention import Attention
 from armillary.workload.layers.layer import Step
@@ -67,6 +69,8 @@ class Kernels:
         blocks: Whether operands in fp8 have scales of 1 x 128 and 128 x 128.
         routed: Its experts; None: it has none.
         like: The device whose constants these are.
+        least: us of the smallest kernels in a graph.
+        chosen: Kind of GEMM -> which of their kernels its engine chooses.
         cache: Precision of keys and values, ``bf16`` or ``fp8``.
         drafts: Tokens behind the last one of a sequence that decodes.
     """
@@ -78,6 +82,8 @@ class Kernels:
     blocks: bool
     routed: Routed | None
     like: str
+    least: float
+    chosen: Mapping[str, Chosen | None]
     cache: str = "bf16"
     drafts: int = 0
 
@@ -215,15 +221,20 @@ class Kernels:
 
     def gemms_ns(self, kind: str, sizes: Floats) -> Floats:
         """Return (GEMMs) ns of GEMMs of (GEMMs, 3) m, n and k, with what quantises the left operand."""
-        own = self.parts["gemm"][kind]
+        own, factors = self.parts["gemm"][kind], self.chosen.get(kind)
         precision = kind.partition(" ")[0]
         fit = self.gpu.gemm_fit(precision, RECIPES[kind])
         fit = replace(fit, memory=min(1.0, fit.memory * own["memory"]))
         shapes = np.column_stack((sizes, np.ones(len(sizes))))
-        seconds, _ = gemm_seconds(self.gpu, precision, shapes, 2.0, fit, power=self.gpu.power)
+        lasting, _ = gemm_seconds(self.gpu, precision, shapes, 2.0, fit, power=self.gpu.power)
+        alone = lasting
+        if factors and self.gpu.power:
+            # Tables time kernels for an instant; the limit of the power is that of a load that lasts.
+            alone, _ = gemm_seconds(self.gpu, precision, shapes, 2.0, fit)
         operand = sizes[:, 0] * sizes[:, 2] * 3 / self.gpu.bandwidth
-        found: Floats = seconds * 1e9 * own["factor"] + US * own["launch"] + operand * 1e9 * own["cast"]
-        return found + sizes[:, 0] * own.get("row", 0.0)
+        found: Floats = alone * 1e9 * own["factor"] + US * own["launch"] + operand * 1e9 * own["cast"]
+        found = found + sizes[:, 0] * own.get("row", 0.0)
+        return factors.ns(sizes, found) * (lasting / alone) if factors else found
 
 
 @functools.cache
@@ -267,6 +278,7 @@ def kernels_of(
     if not measured:
         return None
     parts: dict[str, dict[str, Constants]] = {}
+    gemms: dict[str, Chosen | None] = {}
     for name in dict.fromkeys((engine, "vllm", "trtllm", "sglang")):
         for part, kinds in _constants()["devices"][measured].get(name, {}).items():
             # What an engine fuses is its own.
@@ -276,6 +288,8 @@ def kernels_of(
                 kinds if isinstance(next(iter(kinds.values())), Mapping) else {"all": kinds}
             ).items():
                 parts.setdefault(part, {}).setdefault(kind, values)
+                if part == "gemm":
+                    gemms.setdefault(kind, chosen(measured, name, kind))
     experts = parts.get("experts", {})
     # Both are kernels that widen 4 bits to 16 in registers.
     if "mxfp4" in experts:
@@ -294,4 +308,5 @@ def kernels_of(
         experts[routed.stored] = wide or experts[kind]
     if routed is not None and routed.stored not in experts:
         parts.pop("experts", None)
-    return Kernels(gpu, engine, parts, link, blocks, routed, measured, cache)
+    least = _constants()["devices"][measured]["least"]
+    return Kernels(gpu, engine, parts, link, blocks, routed, measured, least, gemms, cache)

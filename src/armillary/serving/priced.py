@@ -21,14 +21,13 @@ from armillary.serving.kernels import STEP_NS, Kernels
 from armillary.serving.step_table import Ints, StepTable
 from armillary.serving.taken import (
     ATTENTION,
-    CHOOSING,
-    LINEAR,
     OTHER,
     TOGETHER,
     Taken,
     graphs_of,
     is_routed,
     issue_ns,
+    of_attention,
     take,
 )
 from armillary.trace import Trace
@@ -225,12 +224,6 @@ def _run(layer: Layer, adapters: Adapters | None) -> list[Step]:
     return adapters.beside(steps) if adapters else steps
 
 
-def _of_attention(step: Step) -> bool:
-    """Return whether the time of a kernel depends on what is before its tokens, or on whose they are."""
-    before = ("absorbed.", "core.", "kv.up.", *CHOOSING, *LINEAR)
-    return step.attention is not None or step.name.startswith(before)
-
-
 def _timed(
     passes: Iterable[Sequence[Layer]],
     plan: Plan,
@@ -260,7 +253,7 @@ def _timed(
             made = piece(steps)
             base = rank.piece(made, before)
             before = [base + node for node in made.last]
-            fused = {step.name for step in steps if _of_attention(step)}
+            fused = {step.name for step in steps if of_attention(step)}
             names = [node.name for node in made.template.nodes]
             inside = [base + at for at, name in enumerate(names) if name in fused]
             joint = [base + at for at, name in enumerate(names) if ranks > 1 and is_routed(name)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from armillary.compute.model import Floats
-from armillary.serving.kernels import Kernels
+from armillary.serving.kernels import US, Kernels
 from armillary.trace import CollectiveType
 from armillary.workload.layers.layer import Step
 
@@ -75,7 +75,7 @@ def take(steps: Sequence[Step], kernels: Kernels, tp: int, taken: Taken, at: int
             # Tokens of all ranks are gathered, and sums of what experts make are divided again.
             ns += 2 * kernels.gather_ns(2 * tokens * of.ranks * of.hidden, of.tp)
         taken.others.append((at, times * ns, TOGETHER if of.ranks > 1 else OTHER))
-    taken.others.append((at, times * _small(steps, kernels) * kernels.gpu.launch * 1e9, OTHER))
+    taken.others.append((at, times * _small(steps, kernels) * kernels.least * US, OTHER))
     fused = kernels.parts.get("fuses", {}).get("all", {})
     chosen = _sparse(steps, kernels)
     if chosen:
@@ -121,7 +121,17 @@ def take(steps: Sequence[Step], kernels: Kernels, tp: int, taken: Taken, at: int
             taken.gemms.setdefault(kind, []).append(row)
         else:
             left.append(step)
+            if not (step.collective or step.gemms or step.attention or step.shift):
+                # In the simulation it takes the launch of a device, as in training.
+                more = kernels.least * US - kernels.gpu.launch * 1e9
+                taken.others.append((at, times * more, ATTENTION if of_attention(step) else OTHER))
     return left
+
+
+def of_attention(step: Step) -> bool:
+    """Return whether the time of a kernel depends on what is before its tokens, or on whose they are."""
+    before = ("absorbed.", "core.", "kv.up.", *CHOOSING, *LINEAR)
+    return step.attention is not None or step.name.startswith(before)
 
 
 def _small(steps: Sequence[Step], kernels: Kernels) -> int:
