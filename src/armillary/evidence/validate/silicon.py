@@ -316,8 +316,8 @@ def _table(metric: Metric, paths: Iterable[Path], progress: Progress) -> Table:
     notes = (
         "Each row is a closed loop with the lengths that its client draws; equal rows count once.",
         "Engines by their rules, with budgets and precisions of InferenceX's start scripts, else by their defaults.",
-        "What a step of NVIDIA's own runs may hold is not known: a prompt and a token of each client, as their rates "
-        "show, and at least 1,024 tokens.",
+        "What a step of NVIDIA's own runs may hold is not known: prompts of 1,024 tokens in all, or a longer one, and "
+        "a token of each client, as their rates show.",
         "Constants of kernels.yaml are fitted to kernels. Chosen after a look at these rows were what the front end "
         "takes (gpt-oss on vLLM with 4 clients), what a step of TensorRT-LLM holds, its fp8 GEMMs beside their "
         "tables, that MiniMax's norm of queries and keys is summed over devices, which devices fuse norms, whose table "

@@ -99,7 +99,8 @@ class Recipe:
         Args:
             clients: Of the closed loop.
             isl: Most tokens of a prompt.
-            own: Whether the run is NVIDIA's, whose limit is not known: 1,024 and by that rule, a long prompt in a step.
+            own: Whether the run is NVIDIA's, whose limit is not known: by that rule for 1,024 at least, as shorter
+                prompts take as long by the token.
         """
         if self.backend == "sglang":
             if self.model == "qwen3.5-397b-a17b":
@@ -111,7 +112,8 @@ class Recipe:
             return 2 * isl if self.later else 8192
         if self.model == "gpt-oss-120b":
             return 20_000
-        return max(1024 if own else 8192, -(-(clients + isl + 64) // 64) * 64)
+        by_rule = -(-(clients + (max(isl, 1024) if own else isl) + 64) // 64) * 64
+        return by_rule if own else max(8192, by_rule)
 
     def memory(self, isl: int) -> float | None:
         """Return the share of the memory, as the engine takes it; None: its default."""
