@@ -55,7 +55,7 @@ MODULES: dict[str, str] = {
     "evidence/validate/training/markdown.py": "measured-md", "evidence/validate/training/rows.py": "measured-csv",
     "evidence/validate/training/simumax.py": "measured-json",
     "evidence/validate/silicon.py": "silicon", "evidence/validate/vllm.py": "vllm-run",
-    "evidence/validate/sim_to_real.py": "sim-to-real", "serving/kernels.py": OURS,
+    "evidence/validate/sim_to_real.py": "sim-to-real", "serving/kernels.py": OURS, "serving/chosen.py": OURS,
     "explore/exchange.py": "routed-tokens",
     "explore/search/storage.py": "trials", "serving/logs.py": "requests",
     "serving/routed.py": "expert-counts", "serving/profile.py": "profile",
