@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from armillary.base import portable
 from armillary.base.document import read_document
@@ -48,7 +49,7 @@ class Chosen:
         return np.asarray(np.maximum((ns + self.apart) * found - self.apart, ns * self.factors.min()))
 
 
-def _between(sizes: Floats, knots: tuple[int, ...]) -> tuple[np.ndarray, Floats]:
+def _between(sizes: Floats, knots: tuple[int, ...]) -> tuple[NDArray[np.int64], Floats]:
     """Return the knot before each size, and how far it is on the way to the next; beyond the ends, there."""
     at = portable.log2(np.array(knots, np.float64))
     place = np.clip(portable.log2(np.maximum(sizes.astype(np.float64), 1.0)), at[0], at[-1])

@@ -15,9 +15,8 @@ import yaml
 from armillary.base.files import make_folder
 from armillary.base.json_text import parse_json
 from armillary.base.text import on_one_line
-from armillary.compute.machine import Machine
 from armillary.explore.training import prediction
-from armillary.explore.training.levels import APPROXIMATE
+from armillary.explore.training.levels import APPROXIMATE, how_for
 from armillary.explore.training.parts import TITLES
 from armillary.explore.training.prediction import Prediction
 from armillary.explore.training.scaled import Scaled, scaled
@@ -94,13 +93,8 @@ def _found(text: str) -> Found:
     machine = machines.asked(asked)
     # Of values that are of no type at all, too, the schema speaks first.
     plan_of({"batch": 1, **asked.plan}, machine.machine)
-    how = graph_of(asked, machine.machine)
+    how = how_for(machine.machine, asked.graph)
     return Found(asked, model, machine, *at_once(model, machine.machine, asked.plan, asked.software, how))
-
-
-def graph_of(asked: Question, machine: Machine) -> str:
-    """Return how the network of a machine is taken, which a question may say of another one that was chosen before."""
-    return asked.graph if machine.platform.topology is not None else ""
 
 
 def headline(data: Mapping[str, Any], tell: Progress) -> dict[str, Any]:

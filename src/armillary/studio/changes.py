@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from armillary.base.errors import InputError
+from armillary.explore.training.levels import how_for
 from armillary.explore.training.plan_changes import plan_changes
 from armillary.explore.training.prediction import Prediction, plan_text, tells_apart
 from armillary.explore.training.train import predicted
 from armillary.platform.files.preset import merged
 from armillary.studio import dropped
-from armillary.studio.answers import Found, find, graph_of, machines
+from armillary.studio.answers import Found, find, machines
 from armillary.studio.question import read_question
 from armillary.workload.plan.request import keys_of
 
@@ -47,7 +48,7 @@ def _effect(found: Found, change: Change) -> dict[str, Any]:
     try:
         machine = machines.asked(asked, change.fabric, change.peak).machine
         plan = merged(_keys(base), change.plan)
-        step = predicted(found.model, machine, plan, base.software.name, graph_of(asked, machine))
+        step = predicted(found.model, machine, plan, base.software.name, how_for(machine, asked.graph))
     except InputError as error:
         return {**row, "refused": str(error)}
     # Of the same machine, what the model gets wrong of both cancels; of two machines nobody has measured how much.

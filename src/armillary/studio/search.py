@@ -7,11 +7,12 @@ from typing import Any
 
 from armillary.explore.sweep.memory import needed
 from armillary.explore.training import choose
+from armillary.explore.training.levels import how_for
 from armillary.explore.training.prediction import plan_text
 from armillary.explore.training.show import choice_json
 from armillary.explore.training.software import usual
 from armillary.explore.training.train import plan_of
-from armillary.studio.answers import graph_of, machines
+from armillary.studio.answers import machines
 from armillary.studio.question import read_question
 
 TOP = 10
@@ -45,7 +46,7 @@ def plan(data: Mapping[str, Any], tell: Callable[[dict[str, Any]], None]) -> dic
         tell({"progress": {"what": what, "done": done, "of": of}})
 
     found = choose.plan(
-        model, machine, software=asked.software, graph=graph_of(asked, machine), top=TOP, progress=progress,
+        model, machine, software=asked.software, graph=how_for(machine, asked.graph), top=TOP, progress=progress,
         seen=seen, **given,
     )  # fmt: skip
     result = choice_json(found)

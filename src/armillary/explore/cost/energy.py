@@ -57,15 +57,15 @@ def energy(use: Use, platform: Platform, costs: Costs) -> Energy:
         # Power per GB times the capacity of all NPUs: W.
         held = use.npus * gigabytes(platform, "memory.stored") * costs.memory.stored
         items.append(Item("memory: stored", _steady(held, use), held * use.seconds))
-    # Outer dimensions follow inner ones; `classes` gives each its class of links.
     counted = counted_dimensions(platform, costs)
     if held := fsum(row.power for row in bill_of(platform, costs)[0]):
         items.append(Item("switches and cables", _steady(held, use), held * use.seconds))
+    # Outer dimensions follow inner ones; `classes` gives each its class of links.
     for d, (name, links) in enumerate(classes(platform, costs)):
         dimension = platform.dimensions[d].name
-        # A class may have prices only.
         if d in counted and not (links and links.moved):
             continue
+        # A class may have prices only.
         if links is None or not (links.moved or links.power):
             missing.append(f"dimension {dimension} (links.{name}.moved, .power)")
             continue

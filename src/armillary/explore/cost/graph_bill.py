@@ -14,6 +14,7 @@ from math import ceil, floor
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from armillary.base.errors import nearest, one_of
 from armillary.base.units import format_count
@@ -99,7 +100,7 @@ def _unknown_copper(topology: Topology, costs: Costs) -> list[str]:
     ]  # fmt: skip
 
 
-def within_hosts(topology: Topology) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def within_hosts(topology: Topology) -> NDArray[np.bool_]:
     """Return (links) which of them are inside of a host."""
     if not topology.host:
         return np.zeros(topology.links, np.bool_)
@@ -109,14 +110,12 @@ def within_hosts(topology: Topology) -> np.ndarray[tuple[int], np.dtype[np.bool_
     # Builders of hosts give their inner switches the number of the host as block, and no block to those outside.
     switch = np.arange(topology.nodes) >= topology.npus
     place[switch] = topology.block[switch]
-    inside: np.ndarray[tuple[int], np.dtype[np.bool_]] = (place[topology.tail] == place[topology.head]) & (
-        place[topology.tail] >= 0
-    )
+    inside: NDArray[np.bool_] = (place[topology.tail] == place[topology.head]) & (place[topology.tail] >= 0)
     return inside
 
 
 def _tiers(
-    topology: Topology, outside: np.ndarray
+    topology: Topology, outside: NDArray[np.bool_]
 ) -> Iterator[tuple[str, list[tuple[tuple[float, int], ...]]]]:
     """Yield the name of each tier of switches and, of each of its switches, (bytes per ns, links) of its links."""
     for tier in topology.tiers[1:]:
@@ -130,7 +129,7 @@ def _tiers(
             yield tier.name, nodes
 
 
-def _links(topology: Topology, outside: np.ndarray) -> Iterator[tuple[str, Counter[float]]]:
+def _links(topology: Topology, outside: NDArray[np.bool_]) -> Iterator[tuple[str, Counter[float]]]:
     """Yield each kind of link, and how many links it has of which bytes per ns, both ways once."""
     once = outside & (topology.tail < topology.head)
     for number, kind in enumerate(topology.kinds):

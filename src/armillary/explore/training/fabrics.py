@@ -16,7 +16,7 @@ from armillary.explore.cost.measures import HOURS_PER_YEAR, price_per_hour
 from armillary.explore.cost.price import bill_of, counted_dimensions
 from armillary.explore.training.choose import Progress, plan
 from armillary.explore.training.interval import deviation
-from armillary.explore.training.levels import check_how, places_of, unshared
+from armillary.explore.training.levels import check_how, how_for, places_of, unshared
 from armillary.explore.training.parts import exposed
 from armillary.explore.training.plan_keys import PlanError, nested
 from armillary.explore.training.prediction import Prediction, log_ratio
@@ -152,7 +152,7 @@ def _fabric(
     model: Model, machine: Machine, given: Mapping[str, Any], software: str, costs: Costs | None,
     graph: str, progress: Progress | None,
 ) -> Fabric:  # fmt: skip
-    graph = graph if machine.platform.topology is not None else ""
+    graph = how_for(machine, graph)
     if "parallel" in given:
         best = predicted(model, machine, given, software, graph)
     else:

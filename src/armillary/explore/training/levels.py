@@ -65,6 +65,11 @@ def taken(machine: Machine, how: str = "") -> Machine:
     return _Graph(machine).cut() if by_levels else machine
 
 
+def how_for(machine: Machine, how: str) -> str:
+    """Return how the network of one of several machines is taken if `how` was chosen for those that are graphs."""
+    return how if machine.platform.topology is not None else ""
+
+
 def check_how(how: str) -> None:
     """Check that a graph is taken in one of `HOW`, or "".
 
