@@ -57,6 +57,24 @@ def test_plans_follow_from_batch_and_accumulation(tmp_path):
     assert deep.plan["numbers"]["compute"] == "fp4" and any("NVFP4 on GB300" in text for text in deep.assumed)
 
 
+def test_launch_scripts_say_precision_and_parallelism(tmp_path):
+    """UF trains 8B in fp8 where Nebius takes NVFP4; a size that a script does not have falls back on the rules."""
+    florida, nebius, cisco, other, older = cases(
+        tmp_path,
+        "v5.1,llama31_8b,University-of-Florida/results/hpg.dgxb200x8.n1/l/result_0.txt,16,8192,1.0,60,0.5",
+        "v5.1,llama31_8b,Nebius/results/nebius_b200_n1/l/result_0.txt,16,8192,1.0,60,0.5",
+        "v5.1,llama31_8b,Cisco/results/hpf_n16/l/result_0.txt,64,8192,1.0,60,0.5",
+        "v5.1,llama31_8b,Cisco/results/hpf_n16/l/result_0.txt,32,8192,1.0,60,0.5",
+        "v5.0,llama31_8b,University-of-Florida/results/hpg.dgxb200x8.n1/l/result_0.txt,16,8192,1.0,60,0.5",
+    )
+    assert florida.plan["numbers"] == {"compute": "fp8", "recipe": "current", "gradients": "bf16"}
+    assert nebius.plan["numbers"]["recipe"] == "nvfp4" and "host" in nebius.plan
+    assert cisco.plan["parallel"] == {"tp": 2, "pp": 1, "cp": 1, "overlap": True} and "host" not in cisco.plan
+    assert other.plan["parallel"]["cp"] == 2 and "which rows do not say" in other.assumed[0]
+    assert older.plan["numbers"]["compute"] == "fp4" and "which rows do not say" in older.assumed[0]
+    assert "launch script" in florida.assumed[0]
+
+
 @pytest.mark.parametrize(
     ("row", "said"),
     [

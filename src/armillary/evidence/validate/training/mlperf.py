@@ -1,7 +1,8 @@
 """Runs of MLPerf Training: the median step time of each result log, from its tracked statistics.
 
-A log says batch, sequence and accumulated microbatches. Which machine it ran on stands in its path (`machine_of`);
-parallelism and precision stand nowhere and are chosen by rules, the same for all rows, which each case states:
+A log says batch, sequence and accumulated microbatches. Which machine it ran on stands in its path (`machine_of`).
+Parallelism and precision stand in the launch scripts of submissions (`mlperf_scripts`); of the others they are chosen
+by rules, the same for all rows, which each case states:
 
 - Replicas are ``batch / (microbatch x accumulation)``, with the largest microbatch that leaves a replica a whole
   number of GPUs, and 1 where a replica has several.
@@ -10,19 +11,21 @@ parallelism and precision stand nowhere and are chosen by rules, the same for al
   and tensor parallelism in turn: cp 2, tp 2 cp 2, tp 2 cp 4.
 - Blackwell trains in NVFP4, as NVIDIA says of release 5.1, older GPUs in fp8.
 - LoRA is of Llama 2 70B, rank 16 on the projections of attention (the benchmark's reference). Its replicas share the
-  sequence (cp). NVFP4 is said of the containers from 25.09 on; paths that name no such one are taken for fp8, which was
-  chosen after looking at them.
+  sequence (cp). Without a script, paths that name no container from 25.09 on are taken for fp8, which was chosen after
+  looking at them.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from armillary.evidence.validate.training.case import Case
 from armillary.evidence.validate.training.machines import MACHINES
+from armillary.evidence.validate.training.mlperf_scripts import script_of
 from armillary.evidence.validate.training.rows import count, number, read_rows
 from armillary.workload.models import load_model
 from armillary.workload.models.schema import Decoder
@@ -103,28 +106,32 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
     if isinstance(split, str):
         return refused(split)
     microbatch, replica = split
-    parallel, pipeline = ({"tp": 1, "pp": 1, "cp": replica}, {}) if lora else _parallel(model, replica)
+    script = script_of(release, benchmark, parts[0], system)
+    if script and prod(script.axes) != replica:
+        # Another run of that system.
+        script = None
+    tp, stages, cp = script.axes if script else _axes(model, replica, lora)
+    pipeline = _pipeline(model, stages)
     domain = MACHINES[MACHINES_OF[device]].domain
-    if model.attention.heads % parallel["tp"] or parallel["tp"] > domain:
+    if model.attention.heads % tp or tp > domain:
         return refused(f"a replica of {replica} GPUs: no parallelism is known for it")
-    precision = "fp4" if device in FP4 and (not lora or _container(system) >= NVFP4_SINCE) else "fp8"
-    # Older GPUs scale by the largest values of earlier steps, Blackwell's fp8 is that of blocks of 32.
-    recipe = "nvfp4" if precision == "fp4" else "mx" if device in FP4 else "delayed"
+    recipe = script.recipe if script else _recipe(release, device, lora, system)
+    precision = "fp4" if recipe == "nvfp4" else "fp8"
     plan: dict[str, Any] = {
         "batch": batch,
         "microbatch": microbatch,
         "sequence": sequence,
-        "parallel": {**parallel, **({"overlap": True} if parallel["tp"] > 1 else {})},
+        "parallel": {"tp": tp, "pp": stages, "cp": cp, **({"overlap": True} if tp > 1 else {})},
         **({"pipeline": pipeline} if pipeline else {}),
         "data": {"sharding": "zero-1", "bucket": "500 MiB"},
         **({"lora": LORA} if lora else {}),
         "numbers": {"compute": precision, "recipe": recipe, "gradients": "bf16"},
         "attention": "flash",
         "causal": True,
-        # These submissions run in CUDA graphs: the CPU has nothing to do.
-        "host": {},
+        # In CUDA graphs the CPU has nothing to do.
+        **({"host": {}} if script is None or script.graphs else {}),
     }
-    axes = " ".join(f"{name} {size}" for name, size in parallel.items() if isinstance(size, int) and size > 1)
+    axes = " ".join(f"{name} {size}" for name, size in (("tp", tp), ("pp", stages), ("cp", cp)) if size > 1)
     return Case(
         label=label,
         group=group,
@@ -137,7 +144,8 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
         facts={**facts, "GPUs": str(npus), "device": device, "precision": precision},
         apart="LoRA" if lora else "",
         assumed=(
-            f"{'NVFP4' if precision == 'fp4' else 'FP8'} on {device}, which rows do not say",
+            f"{'NVFP4' if precision == 'fp4' else 'FP8'} on {device}, "
+            f"{'by the launch script of the submission' if script else 'which rows do not say'}",
             *(
                 (
                     f"adapters of rank {LORA['rank']} on {' and '.join(LORA['targets'])}, as the benchmark says",
@@ -148,6 +156,14 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
             "distributed optimizer that overlaps, gradients in bf16, no recomputation, fused attention",
         ),
     )
+
+
+def _recipe(release: str, device: str, lora: bool, system: str) -> str:
+    """Return how operands are scaled where no script says it."""
+    if device in FP4 and (not lora or _container(system) >= NVFP4_SINCE):
+        return "nvfp4"
+    # Settings that the scripts of a benchmark share, since 5.1: one scale per tensor, in LoRA of earlier steps.
+    return "delayed" if lora or release < "v5.1" else "current"
 
 
 def _container(system: str) -> str:
@@ -207,20 +223,27 @@ def _uneven(samples: int, npus: int) -> str:
     return f"{samples} samples at a time on {npus} GPUs: expected a multiple or a divisor"
 
 
-def _parallel(model: Decoder, replica: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the axes of a replica of so many GPUs, and its pipeline."""
+def _axes(model: Decoder, replica: int, lora: bool) -> tuple[int, int, int]:
+    """Return tp, pp and cp of a replica of so many GPUs, where no script says them."""
+    if lora:
+        return 1, 1, replica
     # Models that do not fit into few GPUs are divided into stages.
     stages = 8 if model.hidden >= 12288 and replica % 8 == 0 else 1
     left = replica // stages
     if stages == 1:
         # In turn, context parallelism first: it leaves GEMMs whole.
         tp = 2 ** (max(0, left.bit_length() - 1) // 2) if left & (left - 1) == 0 else 1
-        return {"tp": tp, "pp": 1, "cp": left // tp}, {}
+        return tp, 1, left // tp
     cp = 2 if left % 2 == 0 else 1
-    axes = {"tp": left // cp, "pp": stages, "cp": cp}
+    return left // cp, stages, cp
+
+
+def _pipeline(model: Decoder, stages: int) -> dict[str, Any]:
+    if stages == 1:
+        return {}
     pipeline: dict[str, Any] = {"schedule": "interleaved", "virtual": 8}
     each, odd = divmod(model.layers + 2, stages * 8)
     if model.layers % (stages * 8) and not odd:
         # Embedding and head count as layers: 126 of 405B on 64 virtual stages are 1, 2, …, 2, 1.
         pipeline["layers"] = [each - 1, *[each] * (stages * 8 - 2), each - 1]
-    return axes, pipeline
+    return pipeline
