@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import armillary
@@ -69,10 +71,12 @@ def test_what_has_no_price_widens_the_interval_and_is_named() -> None:
     assert wide([0, CUSTOM]) > 1.05 * wide([0, 0])
 
 
-def test_what_reading_takes_the_host_delays_what_comes_after() -> None:
+def test_what_reading_takes_the_host_delays_what_comes_after(tmp_path: Path) -> None:
     rows = [kernel(), Row(HOST, 0, 0), kernel()]
+    own = tmp_path / "mine.yaml"
+    own.write_text("title: mine\ndevices: {all: {constants: {synchronise: 445}, measured_on: h100-sxm}}\n")
     plain, slow = (
-        captured_step([log(0, 8, rows)], "dgx-h100", software=name, host_ns=0) for name in ("fsdp2", "nemo")
+        captured_step([log(0, 8, rows)], "dgx-h100", software=name, host_ns=0) for name in ("fsdp2", str(own))
     )
     assert plain.host.read == 0 and slow.host.read > 250_000
     times = [armillary.simulate(step.trace, step.platform).total_ticks for step in (plain, slow)]

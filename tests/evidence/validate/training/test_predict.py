@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from armillary.evidence.calibrate.training_files import calibrate
 from armillary.evidence.validate.training import selective
 from armillary.evidence.validate.training.case import Case, gpt
 from armillary.evidence.validate.training.predict import seconds, step_of
-from armillary.evidence.validate.training.tables import row_of
+from armillary.evidence.validate.training.tables import fold, held_out, row_of, rows_of
 from armillary.explore.training.constants import Constants
 from armillary.explore.training.fitted import constants_of, stack_names
 from armillary.explore.training.step import platform_of
@@ -110,6 +111,24 @@ def test_blind_table_of_a_paper_is_met():
         row = row_of(each)
         assert abs(row.error) < 0.06
         assert row.low < row.predicted < row.high
+
+
+def test_runs_of_one_configuration_are_one_prediction_beside_their_own_times():
+    run = replace(case(8), stack="megatron-core")
+    again, slower = replace(run, label="again", measured=50.0), replace(run, plan={**run.plan, "batch": 16})
+    one, other, third = rows_of([run, again, slower], lambda done, of: None)
+    assert (other.predicted, other.label, other.measured) == (one.predicted, "again", 50.0)
+    assert one == row_of(run) and third == row_of(slower) and third.predicted > one.predicted
+
+
+def test_halves_keep_the_relative_widths_of_all():
+    run = replace(case(8), stack="megatron-core")
+    (row,) = rows_of([run], lambda done, of: None)
+    (held,) = held_out([run], [row], lambda done, of: None)
+    own = seconds(run, fold(run, f"half {half(run.label)}")) * 1e3
+    assert held.predicted == pytest.approx(own) and held.predicted != row.predicted
+    assert held.high / held.predicted == pytest.approx(row.high / row.predicted)
+    assert held_out([run], [replace(row, reason="no")], lambda done, of: None)[0].predicted == row.predicted
 
 
 def test_residuals_are_of_the_constants_of_each_case():

@@ -90,4 +90,6 @@ def script_of(release: str, benchmark: str, submitter: str, system: str) -> Scri
     if release != "v5.1":
         return None
     name = f"{submitter}/{system}"
-    return next((each for known, each in SCRIPTS.get(benchmark, {}).items() if fnmatchcase(name, known)), None)
+    return next(
+        (each for known, each in SCRIPTS.get(benchmark, {}).items() if fnmatchcase(name, known)), None
+    )

@@ -8,8 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from armillary.evidence.calibrate.training import half
-from armillary.evidence.validate.table import Bar, Progress, Suite, Table
+from armillary.evidence.validate.table import Bar, Progress, Row, Suite, Table
 from armillary.evidence.validate.training import (
     bridge,
     maxtext,
@@ -23,7 +22,7 @@ from armillary.evidence.validate.training import (
 )
 from armillary.evidence.validate.training.case import Case
 from armillary.evidence.validate.training.seen import states
-from armillary.evidence.validate.training.tables import fold, part, rows_of
+from armillary.evidence.validate.training.tables import held_out, part, rows_of
 
 Reader = Callable[[Path], Iterator[Case]]
 
@@ -42,7 +41,11 @@ def _from_files(
         rows = tuple(
             replace(row, seen=state) for row, state in zip(rows_of(cases, progress), found, strict=True)
         )
-        seen = [case for case, state in zip(cases, found, strict=True) if state == "fitted"]
+        seen = [
+            (case, row)
+            for case, row in zip(cases, rows, strict=True)
+            if row.seen == "fitted" and case.model is not None
+        ]
         relation = "fitted" if seen else "blind"
         table = Table(name, title, unit, source, rows, relation, bar, (*notes, *_assumed(cases)))
         parts = [
@@ -92,10 +95,9 @@ def _by_state(table: Table) -> Iterator[Table]:
             yield replace(part(f"{table.name}-{state}", title, table, rows), relation="blind", bar=bar)
 
 
-def _left_out(table: Table, cases: Sequence[Case], progress: Progress) -> Iterator[Table]:
-    cases = [case for case in cases if case.model is not None]
-    # Halves by a hash of the label, as the fit made them.
-    rows = rows_of(cases, progress, lambda case: fold(case, f"half {half(case.label)}"))
+def _left_out(table: Table, seen: Sequence[tuple[Case, Row]], progress: Progress) -> Iterator[Table]:
+    cases = [case for case, _ in seen]
+    rows = held_out(cases, [row for _, row in seen], progress)
     yield part(f"{table.name}-halves", "Each half by constants of the other", table, rows)
     for what in ("device", "size", "model", "GPUs", "precision"):
         values = sorted({case.facts[what] for case in cases if what in case.facts})

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 from pydantic import ValidationError
 
 from armillary.base.errors import InputError
+from armillary.evidence.calibrate.training import half
 from armillary.evidence.validate.table import Progress, Row, Table
 from armillary.evidence.validate.training.case import Case
 from armillary.evidence.validate.training.machines import MACHINES
-from armillary.evidence.validate.training.predict import step_of
+from armillary.evidence.validate.training.predict import seconds, step_of
 from armillary.explore.training.constants import Constants
 from armillary.explore.training.fitted import Fitted, constants_of
 from armillary.explore.training.interval import interval_of
 from armillary.explore.training.parts import parts_of
 from armillary.explore.training.software import software_of
+from armillary.explore.training.step import texts
 
 
 def fitted_of(case: Case) -> Fitted:
@@ -23,20 +26,15 @@ def fitted_of(case: Case) -> Fitted:
     return constants_of(case.stack, MACHINES[case.machine].device)
 
 
-def row_of(case: Case, constants: Constants | None = None) -> Row:
-    """Return the measurement beside its prediction, with the interval of the fit's held-out rows.
-
-    Args:
-        case: What was measured.
-        constants: Others than those of its software.
-    """
+def row_of(case: Case) -> Row:
+    """Return the measurement beside its prediction, with the interval of the fit's held-out rows."""
     if case.model is None:
         return Row(case.label, case.measured, float("nan"), case.group, reason=case.reason)
     step = step_of(case)
     software = software_of(case.stack, step.device)
     try:
         # An impossible plan is a refused row, not an error of the table.
-        parts = parts_of(step, constants or software.fitted.constants)
+        parts = parts_of(step, software.fitted.constants)
     except InputError as error:
         return Row(case.label, case.measured, float("nan"), case.group, reason=str(error))
     except ValidationError as error:
@@ -50,15 +48,41 @@ def row_of(case: Case, constants: Constants | None = None) -> Row:
     return Row(case.label, case.measured, case.in_unit(sum(parts.values())), case.group, low, high)
 
 
-def rows_of(
-    cases: Sequence[Case], progress: Progress, constants: Callable[[Case], Constants] | None = None
-) -> tuple[Row, ...]:
-    """Return the rows of cases, in their order."""
-    rows = []
+def rows_of(cases: Sequence[Case], progress: Progress) -> tuple[Row, ...]:
+    """Return the rows of cases, in their order; runs of one configuration are predicted once."""
+    rows, known = [], dict[tuple[object, ...], Row]()
     for done, case in enumerate(cases):
-        rows.append(row_of(case, constants(case) if constants and case.model else None))
+        key = _plan(case)
+        found = known.get(key)
+        # Of impossible plans, too, what is said does not depend on the run.
+        rows.append(replace(found, label=case.label, measured=case.measured) if found else row_of(case))
+        known.setdefault(key, rows[-1])
         progress(done + 1, len(cases))
     return tuple(rows)
+
+
+def _plan(case: Case) -> tuple[object, ...]:
+    """Return all that the prediction of a case follows from."""
+    if case.model is None:
+        return (case.label, case.reason, case.group)
+    # A rate follows from what a step handles, too.
+    return (case.stack, case.group, case.amount, *texts(step_of(case), Constants()))
+
+
+def held_out(cases: Sequence[Case], rows: Sequence[Row], progress: Progress) -> tuple[Row, ...]:
+    """Return each half of rows by constants of the other, with the relative widths that they have by those of all.
+
+    Halves are by a hash of the label, as the fit made them.
+    """
+    found = []
+    for done, (case, row) in enumerate(zip(cases, rows, strict=True)):
+        if not row.reason:
+            time = case.in_unit(seconds(case, fold(case, f"half {half(case.label)}")))
+            scale = time / row.predicted
+            row = replace(row, predicted=time, low=row.low * scale, high=row.high * scale)
+        found.append(row)
+        progress(done + 1, len(cases))
+    return tuple(found)
 
 
 def fold(case: Case, name: str) -> Constants:
