@@ -144,6 +144,8 @@ def _case(where: str, row: dict[str, str]) -> Case:
     recipe = Recipe(backend, device, model, precision, devices, day[1] if day else WARMED)
     # Rows of NVIDIA's own have lengths as they stand.
     own = "source_file=/" in source
+    if not own:
+        dp, ep = recipe.spread(clients, isl, osl, (dp, ep))
     ranges = (str(isl), str(osl)) if own else (f"{isl * 8 // 10 or 1}-{isl}", f"{osl * 8 // 10 or 1}-{osl}")
     measured = _ms(where, "silicon_ttft_ms", row), _ms(where, "silicon_tpot_ms", row)
     rounded = tuple(round(each, 2) for each in measured)
@@ -180,7 +182,7 @@ def _case(where: str, row: dict[str, str]) -> Case:
         f"{name} {device} {backend} {precision or 'bf16'}",
         (row["mode"], name.replace("-R1", "-V3"), device, backend, isl, osl, clients, rounded),
         model, devices, device, recipe.served_as(own),
-        dp, recipe.ep(ep), budget, poll, None if own else recipe.memory(isl), recipe.graphs,
+        dp, devices if ep > 1 else 1, budget, poll, None if own else recipe.memory(isl), recipe.graphs,
         recipe.sequences(clients), clients,
         (isl, osl), ranges, min(20 * clients, 2000) if own else 10 * clients, measured,
         own or day is None or day[1] >= WARMED, left_out, reason,

@@ -18,6 +18,10 @@ LATER = {
 }
 """Model and precision -> day from which on the script for vLLM on B200 says: graphs of up to 2,048 tokens, steps of two
 prompts, cache in fp8, 0.9 of the memory, and whole experts only where the row says so."""
+RECORDED = "2025-11-14"
+"""Day from which on rows say over how many devices experts and requests are divided. Before, scripts for TensorRT-LLM
+chose by lengths and clients, and rows say 1 (InferenceMAX of October 2025, e.g. faradawn/InferenceMAX@9596d23d,
+jyothisambolu/InferenceMAX@28e5a01e: benchmarks/*_trt_slurm.sh)."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,11 @@ class Recipe:
         return not self.hopper and self.backend == "vllm" and from_day is not None and self.day >= from_day
 
     @property
+    def silent(self) -> bool:
+        """Whether its row does not say how experts and requests are divided, as its script chose that."""
+        return self.backend == "trtllm" and self.day < RECORDED
+
+    @property
     def graphs(self) -> int:
         """Tokens of the largest CUDA graph."""
         return 2048 if self.backend == "vllm" and (self.model == "gpt-oss-120b" or self.later) else 512
@@ -80,7 +89,7 @@ class Recipe:
             found["expert_kernels"] = "deepgemm"
         cached = {
             "deepseek-v3": not hopper or self.backend == "trtllm",
-            "gpt-oss-120b": not hopper,
+            "gpt-oss-120b": not hopper and not self.silent,
             "minimax-m2.5": self.later or (self.precision == "fp4" and not hopper),
             "glm-5": not hopper,
             "qwen3.5-397b-a17b": self.precision in ("fp8", "fp4"),
@@ -113,7 +122,7 @@ class Recipe:
         if self.model == "gpt-oss-120b":
             return 20_000
         by_rule = -(-(clients + (max(isl, 1024) if own else isl) + 64) // 64) * 64
-        return by_rule if own else max(8192, by_rule)
+        return by_rule if own or self.silent else max(8192, by_rule)
 
     def memory(self, isl: int) -> float | None:
         """Return the share of the memory, as the engine takes it; None: its default."""
@@ -148,9 +157,42 @@ class Recipe:
         few = (self.model, self.precision, self.devices) == ("deepseek-v3", "fp8", 4)
         return 10 if clients < 16 or few else 30
 
-    def ep(self, said: int) -> int:
-        """Return over how many devices whole experts are divided; MiniMax's early scripts divided them always."""
+    def spread(self, clients: int, isl: int, osl: int, said: tuple[int, int]) -> tuple[int, int]:
+        """Return ranks that have requests of their own, and devices over which whole experts are divided.
+
+        Args:
+            clients: Of the closed loop.
+            isl: Most tokens of a prompt.
+            osl: Most tokens of an answer.
+            said: What the row says of both. MiniMax's early scripts divided experts always, as did those for
+                TensorRT-LLM on Hopper.
+        """
+        dp, ep = said
+        if self.silent:
+            own, whole = self._chose(clients, isl > 1024, osl > 1024)
+            return self.devices if own else 1, self.devices if whole else 1
         always = (self.model, self.precision, self.backend) == ("minimax-m2.5", "fp8", "vllm")
         if always and (self.device == "h200" or not self.later):
-            return self.devices
-        return self.devices if said > 1 else 1
+            return dp, self.devices
+        return dp, self.devices if ep > 1 else 1
+
+    def _chose(self, clients: int, long: bool, wordy: bool) -> tuple[bool, bool]:
+        """Return whether an early script for TensorRT-LLM gave ranks requests of their own, and whole experts.
+
+        Args:
+            clients: Of the closed loop.
+            long: Prompts of more than 1,024 tokens.
+            wordy: Answers of more than 1,024 tokens.
+        """
+        if self.model == "gpt-oss-120b":
+            own = not self.hopper and clients >= 256
+            return own, self.hopper or own or (self.devices >= 4 and not long and clients >= 16)
+        if self.model != "deepseek-v3":
+            return False, False
+        if self.precision == "fp4":
+            own = clients > 32 if long else clients >= 256
+            few = 32 if self.devices == 4 or long else 16 if wordy else 8
+            return own, clients > few
+        if self.hopper:
+            return clients > (32 if long else 64), True
+        return clients > (64 if long or wordy else 32), True
