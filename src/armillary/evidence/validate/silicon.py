@@ -67,6 +67,7 @@ class Case:
         devices: Of the replica.
         device: Preset.
         numbers: Engine and precisions.
+        fused: Whether an all-reduce does the norm behind it; None: as usual on the device.
         dp: Ranks that have requests of their own.
         ep: Devices over which whole experts are divided.
         budget: Most tokens of a step.
@@ -91,6 +92,7 @@ class Case:
     devices: int
     device: str
     numbers: tuple[tuple[str, str], ...]
+    fused: bool | None
     dp: int
     ep: int
     budget: int
@@ -181,7 +183,7 @@ def _case(where: str, row: dict[str, str]) -> Case:
         f"{name} {device} {backend} {precision or 'bf16'} {isl}/{osl} tp {devices} x {clients}".replace("  ", " "),
         f"{name} {device} {backend} {precision or 'bf16'}",
         (row["mode"], name.replace("-R1", "-V3"), device, backend, isl, osl, clients, rounded),
-        model, devices, device, recipe.served_as(own),
+        model, devices, device, recipe.served_as(own), recipe.fused,
         dp, devices if ep > 1 else 1, budget, poll, None if own else recipe.memory(isl), recipe.graphs,
         recipe.sequences(clients), clients,
         (isl, osl), ranges, min(20 * clients, 2000) if own else 10 * clients, measured,
@@ -240,6 +242,7 @@ def _served(paths: tuple[Path, ...], stamps: tuple[float, ...]) -> tuple[tuple[C
             case.device,
             case.devices,
             case.numbers,
+            case.fused,
             case.dp,
             case.ep,
             case.memory,
@@ -285,7 +288,7 @@ def _service(cases: Sequence[Case]) -> Service | str:
         )
         wanted = Wanted(
             dp=first.dp, ep=first.ep, budget=budget, sequences=many, cached=False, balance=balance,
-            memory=first.memory, graphs=first.graphs, **options,
+            memory=first.memory, graphs=first.graphs, fused=first.fused, **options,
         )  # fmt: skip
         return service(
             load_model(first.model), machine_of(f"{first.devices}x{first.device}"), longest, wanted

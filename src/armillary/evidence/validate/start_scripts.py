@@ -87,6 +87,11 @@ class Recipe:
             found["expert_kernels"] = "triton"
         elif block and self.backend == "trtllm" and self.day < "2026":
             found["expert_kernels"] = "deepgemm"
+        elif found.get("scales") == "block" and (self.backend, self.device, self.devices) == ("sglang", "h200", 8):
+            # Tiles for 257 experts of 256 columns on H200 (sgl-project/sglang#17965): DeepSeek's and GLM's, of which a
+            # shared one is the last.
+            if self.model in ("deepseek-v3", "glm-5"):
+                found["expert_kernels"] = "tuned"
         cached = {
             "deepseek-v3": not hopper or self.backend == "trtllm",
             "gpt-oss-120b": not hopper and not self.silent,
@@ -102,6 +107,19 @@ class Recipe:
             found["cache_precision"] = "fp8"
         return tuple(sorted(found.items()))
 
+    @property
+    def fused(self) -> bool | None:
+        """Whether an all-reduce does the norm behind it, too; None: as scripts of the engine say for the device.
+
+        SGLang does so for some architectures, DeepSeek's among them (server_args.py of 0.5.9); scripts for GLM-5 and
+        Qwen3.5 in bf16 on B200 say it of others.
+        """
+        if self.backend != "sglang":
+            return None
+        if self.hopper:
+            return self.model == "deepseek-v3"
+        return self.model != "qwen3.5-397b-a17b" or self.precision in ("", "bf16")
+
     def budget(self, clients: int, isl: int, own: bool) -> int:
         """Return most tokens of a step: of start scripts, their rule for TensorRT-LLM, and defaults of vLLM.
 
@@ -116,6 +134,8 @@ class Recipe:
                 return 16384 if self.device == "h200" else 32768
             if self.device == "h200":
                 return 8192 if self.model == "glm-5" else 32768
+            if self.model == "glm-5":
+                return 32768
             return 16384 if self.precision == "fp4" else 32768 if self.devices == 8 else 8192
         if self.backend == "vllm":
             return 2 * isl if self.later else 8192
@@ -135,9 +155,9 @@ class Recipe:
             wide = self.precision == "int4" or (self.model, self.precision) == ("minimax-m2.5", "fp8")
             return 0.95 if wide and not self.later else 0.9
         if self.model == "glm-5":
-            return 0.85
+            return 0.9 if self.precision == "fp4" else 0.85
         if self.model == "qwen3.5-397b-a17b":
-            return 0.8 if hopper else 0.82
+            return 0.8 if hopper else 0.85 if self.precision == "fp4" else 0.82
         return 0.85 if self.precision == "fp4" else 0.95 if self.devices == 4 else 0.82
 
     def sequences(self, clients: int) -> int:
@@ -152,8 +172,12 @@ class Recipe:
 
     def poll(self, clients: int) -> int:
         """Return steps between looks for new requests, which scripts of SGLang for B200 say."""
-        if self.backend != "sglang" or self.hopper or self.model == "glm-5":
+        if self.backend != "sglang" or self.hopper:
             return 1
+        if self.model == "glm-5":
+            return 10 if self.precision == "fp4" else 1
+        if (self.model, self.precision) == ("qwen3.5-397b-a17b", "fp4"):
+            return 30
         few = (self.model, self.precision, self.devices) == ("deepseek-v3", "fp8", 4)
         return 10 if clients < 16 or few else 30
 
