@@ -111,14 +111,14 @@ class Recipe:
     def fused(self) -> bool | None:
         """Whether an all-reduce does the norm behind it, too; None: as scripts of the engine say for the device.
 
-        SGLang does so for some architectures, DeepSeek's among them (server_args.py of 0.5.9); scripts for GLM-5 and
-        Qwen3.5 in bf16 on B200 say it of others.
+        SGLang does so for some architectures, DeepSeek's among them (server_args.py of 0.5.9); of others scripts say it:
+        of GLM-5 on B200, of Qwen3.5 in bf16 there and on H200.
         """
         if self.backend != "sglang":
             return None
-        if self.hopper:
-            return self.model == "deepseek-v3"
-        return self.model != "qwen3.5-397b-a17b" or self.precision in ("", "bf16")
+        if self.model == "qwen3.5-397b-a17b":
+            return self.hopper or self.precision in ("", "bf16")
+        return not self.hopper or self.model == "deepseek-v3"
 
     def budget(self, clients: int, isl: int, own: bool) -> int:
         """Return most tokens of a step: of start scripts, their rule for TensorRT-LLM, and defaults of vLLM.
@@ -195,6 +195,9 @@ class Recipe:
         if self.silent:
             own, whole = self._chose(clients, isl > 1024, osl > 1024)
             return self.devices if own else 1, self.devices if whole else 1
+        # Scripts for these divide no experts, whatever the row says: kimik2.5_*.sh.
+        if (self.model, self.backend) == ("kimi-k2", "vllm"):
+            return dp, 1
         always = (self.model, self.precision, self.backend) == ("minimax-m2.5", "fp8", "vllm")
         if always and (self.device == "h200" or not self.later):
             return dp, self.devices
