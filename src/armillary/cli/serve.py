@@ -103,6 +103,19 @@ engine_options = _together(
         heading=PRECISION,
         help="Precision of stored weights; by default as published, else that of GEMMs.",
     ),
+    option(
+        "--attention-precision",
+        metavar="NAME",
+        heading=PRECISION,
+        help="Precision of the projections of attention, where a checkpoint leaves them wider; by default as GEMMs.",
+    ),
+    option(
+        "--fused/--unfused",
+        "fused",
+        default=None,
+        heading=ENGINE,
+        help="Whether an all-reduce includes the norm after it; by default as usual for engine and device.",
+    ),
     option("--cache-precision", metavar="NAME", heading=CACHE, help="Precision of keys and values."),
     option(
         "--router",
@@ -243,7 +256,8 @@ def with_times(options: Mapping[str, object], overhead: str | None, ingest: str 
 @_chosen_options
 @engine_options
 @option("--expert-kernels", metavar="NAME", heading=ENGINE,
-        help="Kernels of experts where several were measured: triton, deepgemm; by default the engine's.")  # fmt: skip
+        help="Kernels of experts where several were measured: triton, deepgemm, tuned; else the "
+        "engine's.")  # fmt: skip
 @option("--lora", type=int, default=0, show_default=True, metavar="N", heading=ENGINE,
         help="Low-rank adapters that requests choose among, all on the device.")  # fmt: skip
 @option("--lora-rank", type=int, metavar="R", heading=ENGINE, help="Rank of each adapter; by default 16.")

@@ -11,6 +11,9 @@ BLACKWELL = ("b200", "b300", "gb200", "gb300")
 """Devices whose start scripts choose as that of B200."""
 BLOCKED = ("deepseek-v3", "glm-5", "minimax-m2.5", "qwen3-235b-a22b", "qwen3.5-397b-a17b")
 """Models whose fp8 checkpoints have a scale for each 128 x 128 weights."""
+TUNED = ("deepseek-v3", "glm-5")
+"""Models for whose experts SGLang has tiles on 8 H200 from 0.5.9 on: 257, with the shared one, of 256 columns
+(sgl-project/sglang#17965)."""
 LATER = {
     ("minimax-m2.5", "fp8"): "2026-04-03",
     ("minimax-m2.5", "fp4"): "2026-04-08",
@@ -87,11 +90,8 @@ class Recipe:
             found["expert_kernels"] = "triton"
         elif block and self.backend == "trtllm" and self.day < "2026":
             found["expert_kernels"] = "deepgemm"
-        elif found.get("scales") == "block" and (self.backend, self.device, self.devices) == ("sglang", "h200", 8):
-            # Tiles for 257 experts of 256 columns on H200 (sgl-project/sglang#17965): DeepSeek's and GLM's, of which a
-            # shared one is the last.
-            if self.model in ("deepseek-v3", "glm-5"):
-                found["expert_kernels"] = "tuned"
+        elif self.model in TUNED and (self.backend, self.device, self.devices) == ("sglang", "h200", 8):
+            found["expert_kernels"] = "tuned"
         cached = {
             "deepseek-v3": not hopper or self.backend == "trtllm",
             "gpt-oss-120b": not hopper and not self.silent,
@@ -111,8 +111,8 @@ class Recipe:
     def fused(self) -> bool | None:
         """Whether an all-reduce does the norm behind it, too; None: as scripts of the engine say for the device.
 
-        SGLang does so for some architectures, DeepSeek's among them (server_args.py of 0.5.9); of others scripts say it:
-        of GLM-5 on B200, of Qwen3.5 in bf16 there and on H200.
+        SGLang does so for some architectures, DeepSeek's among them (server_args.py of 0.5.9); of others scripts say
+        it: of GLM-5 on B200, of Qwen3.5 in bf16 there and on H200.
         """
         if self.backend != "sglang":
             return None

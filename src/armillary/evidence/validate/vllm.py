@@ -122,7 +122,7 @@ def _collectives(
 ) -> tuple[Ints | None, Ints | None]:
     """Return ns of the collectives of a step, by tokens and by sequences.
 
-    Each layer has two all-reduces, and the embedding one. Logits of each sequence, of which each device has a share, are
+    Each layer has two all-reduces, and the embedding one. Logits of a sequence, of which each device has a share, are
     gathered before the sampler.
     """
     if tp == 1:
