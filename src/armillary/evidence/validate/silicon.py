@@ -326,8 +326,11 @@ def _table(metric: Metric, paths: Iterable[Path], progress: Progress) -> Table:
         "Constants of kernels.yaml are fitted to kernels. Chosen after a look at these rows were what the front end "
         "takes (gpt-oss on vLLM with 4 clients), what a step of TensorRT-LLM holds, its fp8 GEMMs beside their "
         "tables, that MiniMax's norm of queries and keys is summed over devices, which devices fuse norms, whose table "
-        "experts take (int4, mxfp4, fp8 of blocks on B200), which version's latent attention TensorRT-LLM has, the low "
-        "tiles of Triton's experts, fp8 caches of Qwen3-32B, and which runs are left out.",
+        "experts take (int4, mxfp4, fp8 of blocks on B200, SGLang's on H200), that rows of TensorRT-LLM's table of "
+        "experts on H100 are left out, which version's latent attention TensorRT-LLM has, the low tiles of Triton's "
+        "experts, fp8 caches of Qwen3-32B, and which runs are left out.",
+        "Where rows do not say what start scripts chose, the scripts do: over how many devices experts and requests "
+        "are divided, and whether all-reduces do norms.",
         *(f"Left out: {count} row{'s' * (count > 1)}, {why}." for why, count in aside.most_common()),
     )
     title = {

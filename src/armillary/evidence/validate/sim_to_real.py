@@ -261,8 +261,8 @@ def _table(metric: Metric, paths: Iterable[Path], progress: Progress) -> Table:
         "again: neither the spread of lengths nor the prompts were published.",
         f"What LLMServingSim predicted is about the first {SCORED['llmservingsim']} requests of a server that was not "
         "warmed up. Mixtral's wait up to 2.5 s for their first token: experts have first uses, which are not modelled.",
-        "Chosen after a look at these rows: what the front end of vLLM takes, that prompts repeat, and how many "
-        "requests LLMServingSim's rows are of.",
+        "Chosen after a look at these rows: what the front end of vLLM takes, that prompts repeat, how many requests "
+        "LLMServingSim's rows are of, and that Scout's attention is looked up.",
         "The parts are what other simulators predicted for the same rows.",
     )
     title = {"e2e": "End-to-end time", "ttft": "Time to first token", "itl": "Time between tokens"}[metric]
