@@ -103,19 +103,6 @@ engine_options = _together(
         heading=PRECISION,
         help="Precision of stored weights; by default as published, else that of GEMMs.",
     ),
-    option(
-        "--attention-precision",
-        metavar="NAME",
-        heading=PRECISION,
-        help="Precision of the projections of attention, where a checkpoint leaves them wider; by default as GEMMs.",
-    ),
-    option(
-        "--fused/--unfused",
-        "fused",
-        default=None,
-        heading=ENGINE,
-        help="Whether an all-reduce includes the norm after it; by default as usual for engine and device.",
-    ),
     option("--cache-precision", metavar="NAME", heading=CACHE, help="Precision of keys and values."),
     option(
         "--router",
@@ -255,6 +242,10 @@ def with_times(options: Mapping[str, object], overhead: str | None, ingest: str 
         help="Number of replicas, on as many machines as they need.")  # fmt: skip
 @_chosen_options
 @engine_options
+@option("--attention-precision", metavar="NAME", heading=PRECISION,
+        help="Precision of projections of attention, where left wider; by default as GEMMs.")  # fmt: skip
+@option("--fused/--unfused", default=None, heading=ENGINE,
+        help="Whether an all-reduce includes the norm after it; by default as usual for the engine.")  # fmt: skip
 @option("--expert-kernels", metavar="NAME", heading=ENGINE,
         help="Kernels of experts where several were measured: triton, deepgemm, tuned; else the "
         "engine's.")  # fmt: skip
