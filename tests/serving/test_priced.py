@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from armillary.base.errors import InputError
 from armillary.base.jit import load
 from armillary.compute.machine import machine_of
 from armillary.serving.load import load_requests
-from armillary.serving.priced import as_engines_run, priced
+from armillary.serving.priced import as_engines_run, priced, projected
 from armillary.serving.service import service
 from armillary.serving.spread import Wanted
 from armillary.serving.step_table import StepTable
@@ -130,3 +131,40 @@ def test_narrow_weights_are_an_assumption() -> None:
         decoder("llama-3.1-8b", 1), machine_of("1xh100"), requests, Wanted(weight_precision="fp8", budget=16)
     )
     assert any("not in fp8" in each for each in found.assumptions)
+
+
+def test_projections_of_attention_may_be_wider_than_other_gemms() -> None:
+    model = decoder("llama-3.1-8b", 1)
+    both = [
+        inference_layers(model, plan(compute=kind), tokens=4, context=64, batch=1) for kind in ("fp8", "bf16")
+    ]
+    narrow, wide = (layers[1].forward for layers in both)
+    found = projected(narrow, "bf16")
+    widened = [step.name for step in found if step.gemms and step.precision == "bf16"]
+    assert widened == ["qkv.gemm", "out.gemm"]
+    assert projected(narrow, None) == list(narrow) and projected(narrow, "fp8") == list(narrow)
+    # They move what they do where all GEMMs are as wide, and others what they did.
+    known = {step.name: step for step in wide}
+    for step, before in zip(found, narrow, strict=True):
+        assert step.bytes == (known[step.name].bytes if step.name in widened else before.bytes)
+
+
+def test_a_service_has_wider_projections_and_norms_of_their_own() -> None:
+    requests = load_requests("closed:clients=4,requests=4,input=64,output=4")
+
+    def served(**options: Any) -> tuple[int, int]:
+        made = service(
+            decoder("llama-3.1-8b", 4), machine_of("2xh100"), requests, Wanted(precision="fp8", **options)
+        )
+        assert made.capacity is not None
+        return ns(made.table, 4, decoding=4, context=64), made.capacity.weights
+
+    usual, bytes_of = served()
+    wide, more = served(attention_precision="bf16")
+    # Two GEMMs of 4096 x (6144 + 4096) weights a layer, of which a device has half.
+    assert more - bytes_of == pytest.approx(4 * 4096 * (6144 + 4096) / 2, rel=1e-3) and wide > usual
+    assert served(fused=False)[0] == usual > served(fused=True)[0]
+    with pytest.raises(
+        InputError, match=r"attention-precision bf61: expected one of bf16, fp8, fp4 \(did you mean"
+    ):
+        served(attention_precision="bf61")

@@ -46,6 +46,7 @@ def test_stages_divide_weights_and_cache_and_pass_tokens_on() -> None:
         ({"tp": 2, "pp": 2, "drafts": 1, "accepted": 1.5}, r"pp 2: with drafts 1 it is not modelled"),
         ({"tp": 2, "pp": 2, "kv_host": "1GiB"}, r"pp 2: with kv-host or kv-ssd it is not modelled"),
         ({"tp": 2, "pp": 2, "fail": "mtbf=1h,repair=1min"}, r"fail: with pp 2 it is not modelled"),
+        ({"tp": 2, "pp": 2, "attention_precision": "bf16"}, r"attention-precision bf16: with pp 2 it is not"),
         (
             {"tp": 1, "pp": 2, "prefill_replicas": 1, "decode_replicas": 1},
             r"pp 2: with prefill-replicas it is not modelled",

@@ -242,8 +242,13 @@ def with_times(options: Mapping[str, object], overhead: str | None, ingest: str 
         help="Number of replicas, on as many machines as they need.")  # fmt: skip
 @_chosen_options
 @engine_options
+@option("--attention-precision", metavar="NAME", heading=PRECISION,
+        help="Precision of projections of attention, where left wider; by default as GEMMs.")  # fmt: skip
+@option("--fused/--unfused", default=None, heading=ENGINE,
+        help="Whether an all-reduce includes the norm after it; by default as usual for the engine.")  # fmt: skip
 @option("--expert-kernels", metavar="NAME", heading=ENGINE,
-        help="Kernels of experts where several were measured: triton, deepgemm; by default the engine's.")  # fmt: skip
+        help="Kernels of experts where several were measured: triton, deepgemm, tuned; else the "
+        "engine's.")  # fmt: skip
 @option("--lora", type=int, default=0, show_default=True, metavar="N", heading=ENGINE,
         help="Low-rank adapters that requests choose among, all on the device.")  # fmt: skip
 @option("--lora-rank", type=int, metavar="R", heading=ENGINE, help="Rank of each adapter; by default 16.")

@@ -11,9 +11,11 @@ from functools import cached_property
 
 from armillary.base.errors import InputError
 from armillary.base.units import format_bytes
+from armillary.workload.layers.layer import Precision
 from armillary.workload.layers.of_model import inference_layers
 from armillary.workload.memory.inference import serving, weights_of
-from armillary.workload.models import Model
+from armillary.workload.models import Model, parameters
+from armillary.workload.plan.numbers import stored, stores
 from armillary.workload.plan.schema import Plan
 
 SHARE = 0.9
@@ -82,6 +84,7 @@ def capacity_of(
     engine: str = "vllm",
     experts: float | None = None,
     copies: float = 1.0,
+    attention: Precision | None = None,
     least: bool = True,
 ) -> Capacity:
     """Return how the memory of a device is used.
@@ -97,6 +100,7 @@ def capacity_of(
         engine: Whose cache it is.
         experts: Bits of a weight of routed experts; None: like all others.
         copies: Experts on all devices, for each of the model.
+        attention: Precision of the weights of its projections; None: like all others.
         least: Whether a block must fit.
 
     Raises:
@@ -109,6 +113,10 @@ def capacity_of(
     held = serving([layers], plan, 0, 0, fragmentation=0.0)
     inside = held.peak - int(held.timeline["weights"][0])
     weights = weights_of(layers, plan, experts, copies)
+    if attention:
+        count = parameters(model).attention // plan.parallel.tp
+        usual = stores(plan).weights if experts is None else plan.numbers.compute
+        weights += stored(count, attention) - stored(count, usual)
     # Logits are those of the last tokens of sequences only.
     one = inference_layers(model, plan, tokens=1, context=tokens, batch=1)
     found = Capacity(

@@ -9,7 +9,7 @@ on what each sequence has in the cache and all else only on how many tokens ther
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -33,9 +33,10 @@ from armillary.serving.taken import (
 from armillary.trace import Trace
 from armillary.workload.emit.rank import Rank
 from armillary.workload.emit.template import piece
-from armillary.workload.layers.layer import Layer, Step
+from armillary.workload.layers.layer import Layer, Precision, Step
 from armillary.workload.layers.of_model import inference_layers
 from armillary.workload.models.schema import Decoder
+from armillary.workload.plan.numbers import stored
 from armillary.workload.plan.ranks import rank_grid
 from armillary.workload.plan.schema import Plan
 
@@ -64,6 +65,7 @@ def priced(
     ranks: int = 1,
     drafts: int = 0,
     adapters: Adapters | None = None,
+    attention: Precision | None = None,
 ) -> StepTable:
     """Return the times of steps.
 
@@ -80,6 +82,7 @@ def priced(
         ranks: Of a replica that have requests of their own; tokens and sequences are those of each.
         drafts: Tokens that a step checks behind the last one of each sequence that decodes.
         adapters: Of requests (LoRA).
+        attention: Precision of its projections; None: as the plan says of all GEMMs.
 
     Raises:
         InputError: the plan is impossible for the model.
@@ -95,7 +98,12 @@ def priced(
     prefill = [_prompt(model, plan, max(1, new), past) for new in chunks for past in before]
     decode = [_answers(model, plan, past, max(1, many), 1 + drafts) for many in decoding for past in contexts]
     passes = [*(each[:-1] for each in one), *heads, *prefill, *decode]
-    own, attention, joint = _timed(passes, plan, platform, kernels, ranks, adapters)
+
+    def run(layer: Layer) -> list[Step]:
+        found = as_engines_run(projected(layer.forward, attention))
+        return adapters.beside(found) if adapters else found
+
+    own, attending, joint = _timed(passes, plan, platform, kernels, ranks, run)
     first, second = len(one), len(one) + len(heads)
     third = second + len(prefill)
     dense, together = (_fill_up(_each(tokens, each[:first], budget), captured) for each in (own, joint))
@@ -105,20 +113,20 @@ def priced(
         step, sequence = STEP_NS
     head += sequence * np.arange(len(head))
     head[0] = 0
-    of_prompts = attention[second:third].reshape(len(chunks), len(before))
+    of_prompts = attending[second:third].reshape(len(chunks), len(before))
     if model.attention.latent and not model.attention.sparse:
         # Whole prompts were timed: of their scores those of the new tokens count.
         new, past = np.maximum(1, np.array(chunks))[:, None], np.array(before)[None]
         scaled = np.rint(of_prompts * (1 - (past / (new + past)) ** 2)).astype(np.int64)
         of_prompts = np.maximum(of_prompts[:, :1], scaled)
-    of_answers = attention[third:].reshape(len(decoding), len(contexts))
+    of_answers = attending[third:].reshape(len(decoding), len(contexts))
     of_prompts[np.array(chunks) == 0] = 0
     of_answers[np.array(decoding) == 0] = 0
     both = of_prompts[:, :, None, None] + of_answers[None, None]
     axes = tuple(np.array(each, np.int64) for each in (chunks, before, decoding, contexts))
     issued = (0, 0, 0)
     if kernels:
-        count = sum(issue_ns(_run(layer, adapters), kernels) for layer in one[0])
+        count = sum(issue_ns(run(layer), kernels) for layer in one[0])
         issued = (count, *graphs_of(kernels.engine, captured[-1] if captured else 0))
     more = (int(model.attention.sparse is not None), drafts, model.layers)
     joined = together if ranks > 1 else np.zeros(1, np.int64)
@@ -218,10 +226,22 @@ def as_engines_run(steps: Sequence[Step]) -> list[Step]:
     return found
 
 
-def _run(layer: Layer, adapters: Adapters | None) -> list[Step]:
-    """Return the kernels of a layer, with those of adapters."""
-    steps = as_engines_run(layer.forward)
-    return adapters.beside(steps) if adapters else steps
+PROJECTIONS = ("qkv", "q", "down", "q.up", "kv.up", "out")
+"""Parts of a layer whose GEMM is a projection of attention."""
+
+
+def projected(steps: Sequence[Step], precision: Precision | None) -> list[Step]:
+    """Return the kernels of a layer, with projections of attention in a precision of their own; None: as they are."""
+    found = []
+    for step in steps:
+        name, _, last = step.name.rpartition(".")
+        if precision and last == "gemm" and name in PROJECTIONS and step.precision != precision:
+            (gemm,) = step.gemms
+            sizes = gemm.m * gemm.k, gemm.k * gemm.n
+            more = sum(stored(size, precision) - stored(size, step.precision) for size in sizes)
+            step = replace(step, precision=precision, bytes=step.bytes + more)
+        found.append(step)
+    return found
 
 
 def _timed(
@@ -230,7 +250,7 @@ def _timed(
     platform: Platform,
     kernels: Kernels | None,
     ranks: int,
-    adapters: Adapters | None = None,
+    run: Callable[[Layer], list[Step]],
 ) -> Ints:
     """Return (kinds, passes) ns of each pass, of each kind of kernels: one simulation, in which they follow each other.
 
@@ -245,7 +265,7 @@ def _timed(
     count = 0
     for number, layers in enumerate(passes):
         for layer, times in Counter(layers).items():
-            steps = _run(layer, adapters)
+            steps = run(layer)
             if kernels:
                 steps = take(steps, kernels, plan.parallel.tp, taken, number, times)
                 if not steps:

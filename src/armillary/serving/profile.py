@@ -44,6 +44,7 @@ def profile_table(
     sequences: int,
     *,
     extra_ns: Ints | None = None,
+    head_ns: Ints | None = None,
     experts: tuple[int, int] | None = None,
 ) -> StepTable:
     """Return the times of steps of a model.
@@ -54,6 +55,7 @@ def profile_table(
         budget: Most tokens of a step.
         sequences: Most sequences that run at a time.
         extra_ns: (budget + 1) What the profile lacks, e.g. all-reduces, by tokens.
+        head_ns: (sequences + 1) The same by sequences that get a token, e.g. how logits are gathered.
         experts: How many a layer has, and how many a token visits; None: it has none.
 
     Raises:
@@ -72,7 +74,8 @@ def profile_table(
     axes, values = _attention(folder / "attention.csv")
     ns = np.rint(dense * EACH).astype(np.int64) + (0 if extra_ns is None else extra_ns)
     ps = np.rint(values * layers * EACH * EACH).astype(np.int64)
-    return StepTable(ns, np.rint(head * EACH).astype(np.int64), axes, ps)
+    last = np.rint(head * EACH).astype(np.int64) + (0 if head_ns is None else head_ns)
+    return StepTable(ns, last, axes, ps)
 
 
 def _rows(

@@ -28,6 +28,7 @@ from armillary.serving.router import router_notes, shares
 from armillary.serving.spread import Wanted, as_published, plan_of
 from armillary.serving.stages import check_stages, of_stages, with_stages
 from armillary.serving.step_table import StepTable
+from armillary.workload.layers.layer import Precision
 from armillary.workload.models import Model
 from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.schema import Plan
@@ -38,6 +39,8 @@ LARGE_DEVICE = 70 * 2**30
 CAPTURED = 512
 """Tokens of the largest CUDA graph if nothing is said (vLLM 0.19, SGLang)."""
 MOST_BUDGET, MOST_SEQUENCES, MOST_BLOCK, MOST_BLOCKS = 2**17, 2**14, 2**12, 2**27
+PRECISIONS: tuple[Precision, ...] = ("bf16", "fp8", "fp4")
+"""Of GEMMs of which engines' kernels were measured."""
 MOST_INGEST, MOST_POLL, MOST_COPIES = 10**12, 10**6, 10**5
 
 
@@ -175,7 +178,7 @@ def service(model: Model, machine: Machine, requests: Requests, wanted: Wanted) 
         model, plan, machine.platform, budget=max(engine.budget, most * (1 + wanted.drafts)), sequences=most,
         longest=int((requests.prompt + requests.output).max()) + wanted.drafts, captured=captured(wanted.graphs),
         overhead_ns=wanted.overhead_ns, kernels=kernels, ranks=wanted.dp, drafts=wanted.drafts,
-        adapters=adapters,
+        adapters=adapters, attention=projections_of(wanted),
     )  # fmt: skip
     if wanted.pp > 1:
         table = with_stages(table, model, machine, tp, wanted.pp)
@@ -224,7 +227,8 @@ def _engine(
         capacity = capacity_of(
             whole, plan, device, share, budget=budget, block=block, tokens=usual, engine=wanted.engine,
             experts=EXPERTS.get(wanted.experts or ""),
-            copies=1 + wanted.redundant / model.experts.count if model.experts else 1.0, least=wanted.pp == 1,
+            copies=1 + wanted.redundant / model.experts.count if model.experts else 1.0,
+            attention=projections_of(wanted), least=wanted.pp == 1,
         )  # fmt: skip
         if wanted.pp > 1:
             capacity = of_stages(capacity, model, plan, wanted.pp, usual, EXPERTS.get(wanted.experts or ""))
@@ -288,7 +292,26 @@ def _kernels(model: Decoder, machine: Machine, wanted: Wanted, tp: int) -> Kerne
     found = kernels_of(
         machine.device, wanted.engine, link, wanted.scales == "block", routed, cache, wanted.expert_kernels
     )
+    if found and wanted.fused is not None:
+        found = replace(found, parts={**found.parts, "fuses": {"all": {"norm": float(wanted.fused)}}})
     return found and replace(found, drafts=wanted.drafts)
+
+
+def projections_of(wanted: Wanted) -> Precision | None:
+    """Return the precision of projections of attention, None: that of all GEMMs.
+
+    Raises:
+        InputError: it is none of GEMMs.
+    """
+    for known in PRECISIONS:
+        if known == wanted.attention_precision:
+            return known
+    if wanted.attention_precision is not None:
+        raise InputError(
+            f"attention-precision {wanted.attention_precision}: expected {one_of(PRECISIONS)}"
+            f"{nearest(wanted.attention_precision, PRECISIONS)}"
+        )
+    return None
 
 
 def captured(most: int | None) -> tuple[int, ...]:

@@ -36,6 +36,8 @@ class Wanted:
         engine: Whose kernels and rule: vllm, sglang or trtllm.
         ep: Devices over which whole experts are divided: 1, or all of a replica.
         precision: Of GEMMs; None, with none of the next ones: as the weights of the model are published, else bf16.
+        attention_precision: Of projections of attention and their weights, where they are left out when a model is
+            quantised; None: as all GEMMs.
         scales: Of operands in fp8: of a tensor, or of blocks of 128; None: as published, else of a tensor.
         counts: CSV file of how often experts were chosen; None: some more often, as in tables of kernels.
         redundant: Further copies of experts that are chosen often (EPLB), on all devices together.
@@ -51,6 +53,7 @@ class Wanted:
         memory: Share of the memory of a device, as the engine takes it (`armillary.serving.capacity`); None: its
             default.
         cached: Whether blocks are kept for requests that begin alike.
+        fused: Whether an all-reduce does the norm behind it, too; None: as start scripts say for the device.
         ahead: Whether a step is scheduled while the one before runs.
         graphs: Tokens of the largest CUDA graph; None: 512.
         overhead_ns: What each step takes besides kernels and collectives; None: what was measured of the engine.
@@ -77,6 +80,7 @@ class Wanted:
     counts: str | None = None
     redundant: int = 0
     precision: str | None = None
+    attention_precision: str | None = None
     scales: str | None = None
     experts: str | None = None
     expert_kernels: str | None = None
@@ -88,6 +92,7 @@ class Wanted:
     blocks: int | None = None
     memory: float | None = None
     cached: bool = True
+    fused: bool | None = None
     ahead: bool = True
     graphs: int | None = None
     overhead_ns: int | None = None

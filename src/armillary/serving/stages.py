@@ -48,6 +48,10 @@ def check_stages(model: Decoder, machine: Machine, wanted: Wanted, tp: int) -> N
     for name, value, alone in (("dp", wanted.dp, 1), ("drafts", wanted.drafts, 0), ("ep", wanted.ep, 1)):
         if value != alone:
             raise InputError(f"pp {pp}: with {name} {value} it is not modelled, expected {name} {alone}")
+    if wanted.attention_precision is not None:
+        raise InputError(
+            f"attention-precision {wanted.attention_precision}: with pp {pp} it is not modelled, expected none, or pp 1"
+        )
 
 
 def stages_of(layers: list[Layer], pp: int) -> list[list[Layer]]:

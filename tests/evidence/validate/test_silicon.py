@@ -106,3 +106,57 @@ def test_scripts_name_kernels_of_experts_and_are_alike_on_blackwell(tmp_path: Pa
     named = [dict(case.numbers).get("expert_kernels", "") for case in cases]
     assert named == ["triton", "triton", "", "", "deepgemm"]
     assert cases[0].numbers == cases[1].numbers and [case.device for case in cases[:2]] == ["b200", "gb200"]
+
+
+@pytest.mark.parametrize(
+    ("model", "system", "precision", "tp", "isl", "osl", "clients", "dp", "ep"),
+    [
+        ("openai/gpt-oss-120b", "h200_sxm", "fp4", 4, 1024, 1024, 4, 1, 4),
+        ("openai/gpt-oss-120b", "b200_sxm", "fp4", 8, 1024, 8192, 16, 1, 8),
+        ("openai/gpt-oss-120b", "b200_sxm", "fp4", 8, 8192, 1024, 16, 1, 1),
+        ("openai/gpt-oss-120b", "b200_sxm", "fp4", 2, 1024, 1024, 256, 2, 2),
+        ("deepseek-ai/DeepSeek-R1", "h200_sxm", "fp8", 8, 1024, 1024, 64, 1, 8),
+        ("deepseek-ai/DeepSeek-R1", "h200_sxm", "fp8", 8, 8192, 1024, 64, 8, 8),
+        ("deepseek-ai/DeepSeek-R1", "b200_sxm", "fp8", 8, 1024, 1024, 64, 8, 8),
+        ("deepseek-ai/DeepSeek-R1", "b200_sxm", "fp8", 8, 8192, 1024, 64, 1, 8),
+        ("deepseek-ai/DeepSeek-R1", "b200_sxm", "fp4", 8, 1024, 1024, 8, 1, 1),
+        ("deepseek-ai/DeepSeek-R1", "b200_sxm", "fp4", 8, 1024, 1024, 16, 1, 8),
+        ("deepseek-ai/DeepSeek-R1", "b200_sxm", "fp4", 8, 1024, 8192, 16, 1, 1),
+        ("deepseek-ai/DeepSeek-R1", "b200_sxm", "fp4", 4, 1024, 1024, 32, 1, 1),
+        ("deepseek-ai/DeepSeek-R1", "b200_sxm", "fp4", 4, 1024, 1024, 256, 4, 4),
+        ("meta-llama/Llama-3.1-70B", "h200_sxm", "fp8", 4, 1024, 1024, 64, 1, 1),
+    ],
+)  # fmt: skip
+def test_early_scripts_divided_experts_and_requests_by_themselves(
+    model: str, system: str, precision: str, tp: int, isl: int, osl: int, clients: int, dp: int, ep: int,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    """As benchmarks/*_trt_slurm.sh of InferenceMAX in October 2025 say; later rows are as they stand."""
+    row = {
+        "backend": "trtllm", "model_path": model, "system": system, "precision": precision, "tp_size": str(tp),
+        "isl": str(isl), "osl": str(osl),
+    }  # fmt: skip
+    early, late = read_cases(
+        put(tmp_path / "s.csv", row | source("2025-11-02", clients=clients), row | source(clients=clients))
+    )
+    assert (early.dp, early.ep, late.dp, late.ep) == (dp, ep, 1, 1)
+    assert early.budget == (20_000 if "gpt" in model else -(-(clients + isl + 64) // 64) * 64) <= late.budget
+
+
+def test_norms_are_fused_where_scripts_and_defaults_say_so(tmp_path: Path) -> None:
+    deepseek, glm, qwen = "deepseek-ai/DeepSeek-V3", "zhipuai/GLM-5", "Qwen/Qwen3.5-397B-A17B"
+    rows = [
+        (deepseek, "h200_sxm", "fp8", True, "tuned"), (glm, "h200_sxm", "fp8", False, "tuned"),
+        (glm, "b200_sxm", "fp8", True, ""), (qwen, "h200_sxm", "fp8", True, ""), (qwen, "b200_sxm", "fp8", False, ""),
+        (qwen, "b200_sxm", "bf16", True, ""), (qwen, "b200_sxm", "fp4", False, ""),
+    ]  # fmt: skip
+    given = [
+        {"backend": "sglang", "model_path": model, "system": system, "precision": precision, "tp_size": "8"}
+        for model, system, precision, _, _ in rows
+    ]
+    cases = read_cases(put(tmp_path / "s.csv", *given, {}))
+    assert [case.fused for case in cases] == [*(fused for *_, fused, _ in rows), None]
+    named = [dict(case.numbers).get("expert_kernels", "") for case in cases]
+    assert named == [*(kernels for *_, kernels in rows), ""]
+    # GLM-5 and Qwen3.5 in fp4 have memory, steps and looks for requests of their own.
+    assert (cases[6].memory, cases[6].poll, cases[5].memory, cases[5].poll) == (0.85, 30, 0.82, 10)

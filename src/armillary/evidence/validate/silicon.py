@@ -67,6 +67,7 @@ class Case:
         devices: Of the replica.
         device: Preset.
         numbers: Engine and precisions.
+        fused: Whether an all-reduce does the norm behind it; None: as usual on the device.
         dp: Ranks that have requests of their own.
         ep: Devices over which whole experts are divided.
         budget: Most tokens of a step.
@@ -91,6 +92,7 @@ class Case:
     devices: int
     device: str
     numbers: tuple[tuple[str, str], ...]
+    fused: bool | None
     dp: int
     ep: int
     budget: int
@@ -144,6 +146,8 @@ def _case(where: str, row: dict[str, str]) -> Case:
     recipe = Recipe(backend, device, model, precision, devices, day[1] if day else WARMED)
     # Rows of NVIDIA's own have lengths as they stand.
     own = "source_file=/" in source
+    if not own:
+        dp, ep = recipe.spread(clients, isl, osl, (dp, ep))
     ranges = (str(isl), str(osl)) if own else (f"{isl * 8 // 10 or 1}-{isl}", f"{osl * 8 // 10 or 1}-{osl}")
     measured = _ms(where, "silicon_ttft_ms", row), _ms(where, "silicon_tpot_ms", row)
     rounded = tuple(round(each, 2) for each in measured)
@@ -179,8 +183,8 @@ def _case(where: str, row: dict[str, str]) -> Case:
         f"{name} {device} {backend} {precision or 'bf16'} {isl}/{osl} tp {devices} x {clients}".replace("  ", " "),
         f"{name} {device} {backend} {precision or 'bf16'}",
         (row["mode"], name.replace("-R1", "-V3"), device, backend, isl, osl, clients, rounded),
-        model, devices, device, recipe.served_as(own),
-        dp, recipe.ep(ep), budget, poll, None if own else recipe.memory(isl), recipe.graphs,
+        model, devices, device, recipe.served_as(own), recipe.fused,
+        dp, devices if ep > 1 else 1, budget, poll, None if own else recipe.memory(isl), recipe.graphs,
         recipe.sequences(clients), clients,
         (isl, osl), ranges, min(20 * clients, 2000) if own else 10 * clients, measured,
         own or day is None or day[1] >= WARMED, left_out, reason,
@@ -238,6 +242,7 @@ def _served(paths: tuple[Path, ...], stamps: tuple[float, ...]) -> tuple[tuple[C
             case.device,
             case.devices,
             case.numbers,
+            case.fused,
             case.dp,
             case.ep,
             case.memory,
@@ -283,7 +288,7 @@ def _service(cases: Sequence[Case]) -> Service | str:
         )
         wanted = Wanted(
             dp=first.dp, ep=first.ep, budget=budget, sequences=many, cached=False, balance=balance,
-            memory=first.memory, graphs=first.graphs, **options,
+            memory=first.memory, graphs=first.graphs, fused=first.fused, **options,
         )  # fmt: skip
         return service(
             load_model(first.model), machine_of(f"{first.devices}x{first.device}"), longest, wanted
@@ -321,8 +326,11 @@ def _table(metric: Metric, paths: Iterable[Path], progress: Progress) -> Table:
         "Constants of kernels.yaml are fitted to kernels. Chosen after a look at these rows were what the front end "
         "takes (gpt-oss on vLLM with 4 clients), what a step of TensorRT-LLM holds, its fp8 GEMMs beside their "
         "tables, that MiniMax's norm of queries and keys is summed over devices, which devices fuse norms, whose table "
-        "experts take (int4, mxfp4, fp8 of blocks on B200), which version's latent attention TensorRT-LLM has, the low "
-        "tiles of Triton's experts, fp8 caches of Qwen3-32B, and which runs are left out.",
+        "experts take (int4, mxfp4, fp8 of blocks on B200, SGLang's on H200), that rows of TensorRT-LLM's table of "
+        "experts on H100 are left out, which version's latent attention TensorRT-LLM has, the low tiles of Triton's "
+        "experts, fp8 caches of Qwen3-32B, and which runs are left out.",
+        "Where rows do not say what start scripts chose, the scripts do: over how many devices experts and requests "
+        "are divided, and whether all-reduces do norms.",
         *(f"Left out: {count} row{'s' * (count > 1)}, {why}." for why, count in aside.most_common()),
     )
     title = {

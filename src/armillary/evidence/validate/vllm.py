@@ -40,6 +40,9 @@ ABOVE = 5
 """Folders above a run in which profiles may be."""
 BYTES = 2
 """Of a number in 16 bits."""
+ONE_SHOT = 8 * 2**20
+"""Bytes below which two devices on PCIe sum by a kernel of vLLM's, in which each reads what the other has
+(custom_all_reduce.py: ``should_custom_ar``, ``max_size``); more devices without NVLink use NCCL's rings."""
 Metric = Literal["ttft", "tpot"]
 
 
@@ -106,26 +109,36 @@ def read_run(path: Path) -> Run:
     )
     engine, notes = _engine(meta, started, own, model, tp, path.with_name("meta.json"))
     experts = (model.experts.count, model.experts.top_k) if model.experts is not None else None
+    reduces, gathers = _collectives(model, engine, tp, config, home / "config.json")
     table = profile_table(
-        folder, model.layers, engine.budget, engine.sequences, experts=experts,
-        extra_ns=_collectives(model, engine.budget, tp, config, home / "config.json"),
+        folder, model.layers, engine.budget, engine.sequences, experts=experts, extra_ns=reduces, head_ns=gathers,
     )  # fmt: skip
     found = joined(requests, [serve_replica(requests, engine, table)], [np.arange(len(requests))])
     return Run(label, ttft, np.asarray(tpot), found, notes=tuple(notes))
 
 
-def _collectives(model: Decoder, budget: int, tp: int, config: Mapping[str, Any], path: Path) -> Ints | None:
-    """Return ns by tokens of the all-reduces of a step: two of each layer, and one of the embedding, each a ring."""
+def _collectives(
+    model: Decoder, engine: Engine, tp: int, config: Mapping[str, Any], path: Path
+) -> tuple[Ints | None, Ints | None]:
+    """Return ns of the collectives of a step, by tokens and by sequences.
+
+    Each layer has two all-reduces, and the embedding one. Logits of a sequence, of which each device has a share, are
+    gathered before the sampler.
+    """
     if tp == 1:
-        return None
+        return None, None
     bandwidth, latency = (_number(config, key, path) for key in ("link_bw", "link_latency"))
     if not bandwidth:
         raise InputError(f"{path}: link_bw: got 0, expected GB/s above 0")
-    size = np.arange(budget + 1.0) * model.hidden * BYTES
+    size = np.arange(engine.budget + 1.0) * model.hidden * BYTES
     each = 2 * (tp - 1) * (size / tp / bandwidth + latency)
-    found = np.rint((2 * model.layers + 1) * each).astype(np.int64)
-    found[0] = 0
-    return np.asarray(found)
+    if tp == 2:
+        each = np.where(size < ONE_SHOT, np.minimum(each, size / bandwidth + latency), each)
+    logits = np.arange(engine.sequences + 1.0) * model.vocabulary * BYTES
+    gathered = (tp - 1) * (logits / tp / bandwidth + latency)
+    found, last = np.rint((2 * model.layers + 1) * each).astype(np.int64), np.rint(gathered).astype(np.int64)
+    found[0] = last[0] = 0
+    return np.asarray(found), np.asarray(last)
 
 
 def _engine(
@@ -281,7 +294,8 @@ def _table(metric: Metric, runs: Sequence[Run]) -> Table:
         "Rows are mean, median, 90th and 99th percentile of a run; the part has each request.",
         "Kernels are as profiled, one layer at a time without graphs; steps add nothing for the CPU.",
         "No constant was fitted, but the rule was written with the two runs of its authors in sight.",
-        "All-reduces are rings on the links of config.json: two of each layer and one of the embedding.",
+        "All-reduces are rings on the links of config.json, between two devices below 8 MiB one exchange: two of each "
+        "layer and one of the embedding. Logits are gathered.",
         *dict.fromkeys(f"{run.name}: {note}." for run in runs for note in run.notes),
     ]
     part = Table(f"{name}-requests", "Each request", "ms", source, tuple(each), "blind")
