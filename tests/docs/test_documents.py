@@ -106,6 +106,7 @@ LONG = {
     "extrapolate.md",
     "obfuscate.md",
     "reproduce.md",
+    "serve.md",
     "calibrate-training.md",
     "networks.md",
     "in-network.md",
