@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import signal
 import tempfile
 import time
 from collections import Counter
@@ -23,6 +24,7 @@ from armillary.capture.forks import POLL_SECONDS, Forks
 from armillary.capture.inputs import unchanged
 from armillary.capture.log import Log
 from armillary.capture.mesh import mesh_of, needs_mesh
+from armillary.capture.objects import ENDED, WAITING
 from armillary.capture.rank_files import FORMAT, RUN, path_of, read
 from armillary.capture.script import NOT_ALIKE, REFUSED
 from armillary.capture.session import STEP
@@ -215,6 +217,7 @@ class _Processes:
                     continue
                 self._running.remove(rank)
                 self._check(rank, status)
+                (self._mail / f"{ENDED}{rank}").touch()
                 self.done.add(rank)
             time.sleep(POLL_SECONDS)
 
@@ -233,7 +236,7 @@ class _Processes:
         return unchanged(log.sources, *log.environment)
 
     def _waits(self, rank: int) -> Path:
-        return self._mail / f"{cluster.WAITING}{rank}"
+        return self._mail / f"{WAITING}{rank}"
 
     @property
     def _ranks(self) -> Forks:
@@ -252,14 +255,21 @@ class _Processes:
             path_of(self._folder, rank).unlink(missing_ok=True)  # of a process whose child was refused
             raise ArmillaryError(f"{refused.read_text()} (rank {rank}; what it printed: {out})")
         raise ArmillaryError(
-            f"{self._words[0]}: rank {rank} ended with exit code {status} before its step was recorded (what it "
-            f"printed: {out})"
+            f"{self._words[0]}: rank {rank} {_ended(status)} before its step was recorded (what it printed: {out})"
         )
 
 
 def printed(folder: Path, rank: int) -> Path:
     """Return the file of what a rank printed."""
     return folder / f"rank_{rank}.txt"
+
+
+def _ended(status: int) -> str:
+    """Return in words how a process has ended."""
+    if status >= 0:
+        return f"ended with exit code {status}"
+    name = signal.Signals(-status).name
+    return f"was ended by {name}" + (" (perhaps the host has no memory left)" if name == "SIGKILL" else "")
 
 
 def _number(path: Path) -> int:

@@ -37,6 +37,9 @@ from armillary.trace.attention import Attention
 STEP = ("rows", "communications", "kinds", "groups", "host_bytes")
 """What of a log belongs to one step."""
 
+MOST_ROWS = 2_000_000
+"""Rows without a step before a program is taken for an endless loop: 40 times those of a step of Llama-3 405B with 32
+microbatches, and 0.6 GB."""
 COPIES = ("_to_copy", "copy_")
 """Operators that move tensors between the host and the device."""
 
@@ -327,6 +330,11 @@ class Recorder:
             self.log.places.append(place)
         self._rows.append(Row(kind, what, stream, number, self.calls))
         self.calls = 0
+        if len(self._rows) > MOST_ROWS:
+            raise InputError(
+                f"{self.where.line()}: {MOST_ROWS:,} operators without a step of an optimizer; expected one of "
+                "torch.optim, or a script that ends"
+            )
 
     def _kind(self, func: Any, args: Any, kwargs: Any, tensors: list[Any], out: Any) -> int:
         torch = self.torch
