@@ -171,7 +171,7 @@ def mode_of(torch: Any, recorder: Recorder) -> Any:
                         out = args[0].new_empty(args[2], dtype=torch.int64)
                     else:
                         out = ruled.get(func.name(), func)(*args, **kwargs)
-                results.keep(key, args, kwargs, given, out)
+                results.keep(key, func, args, kwargs, given, out)
             fakes = [each for each in tensors if isinstance(each, FakeTensor)]
             if isinstance(out, bool):  # which library it goes to
                 return out
