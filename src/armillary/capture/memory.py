@@ -264,11 +264,8 @@ class Memory:
         self.now += size - self._sizes.get(key, 0)
         self._sizes[key] = size
         self._changes.append((self._numbers[key], size, stream))
-        # Of 300,000 changes in a step most make neither larger.
-        if self.now > self.peak:
-            self.peak = self.now
-        if self.now > self.asked_peak:
-            self.asked_peak = self.now
+        self.peak = max(self.peak, self.now)
+        self.asked_peak = max(self.asked_peak, self.now)
 
     def _gone(self, key: int) -> None:
         self.now -= self._sizes.pop(key, 0)
