@@ -50,7 +50,10 @@ HINTS: tuple[tuple[Callable[[BaseException], bool], str], ...] = (
         "tensors of a sparse layout are not captured; expected dense ones, such as Embedding(sparse=False)",
     ),
     (
-        lambda error: isinstance(error, AssertionError) and "shape_env" in str(error),
+        lambda error: (
+            isinstance(error, AssertionError)
+            and any(words in str(error) for words in ("shape_env", "FakeTensorMode is active"))
+        ),
         "nested tensors have sizes that are not known; expected padded ones",
     ),
     (

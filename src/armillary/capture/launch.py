@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import product
 from pathlib import Path
 
-from armillary.base.errors import ArmillaryError, InputError
+from armillary.base.errors import InputError
 from armillary.base.files import make_folder, write_text
 from armillary.base.json_text import parse_json
 from armillary.base.posix import needs_posix
@@ -70,8 +70,8 @@ def capture_script(
         every_microbatch: Run those of a pipeline, too, that do the same as those before them.
 
     Raises:
-        InputError: the script is missing, or PyTorch or a compiler is, or the system forks no processes.
-        ArmillaryError: a rank failed before its step was recorded.
+        InputError: the script is missing, or PyTorch or a compiler is, or the system forks no processes; or a rank
+            failed before its step was recorded.
     """
     needs_posix("armillary capture")
     target = Path(folder)
@@ -192,7 +192,7 @@ class _Processes:
         """Run these ranks, and those that they wait for.
 
         Raises:
-            ArmillaryError: one failed.
+            InputError: one failed.
         """
         there = {rank for rank in wanted if rank in self.done or self._as_it_was(rank)}
         self.done |= there
@@ -253,8 +253,8 @@ class _Processes:
         write_text(out, printed(self._mail, rank).read_text(errors="replace")[-MOST_PRINTED:])
         if refused.exists():
             path_of(self._folder, rank).unlink(missing_ok=True)  # of a process whose child was refused
-            raise ArmillaryError(f"{refused.read_text()} (rank {rank}; what it printed: {out})")
-        raise ArmillaryError(
+            raise InputError(f"{refused.read_text()} (rank {rank}; what it printed: {out})")
+        raise InputError(
             f"{self._words[0]}: rank {rank} {_ended(status)} before its step was recorded (what it printed: {out})"
         )
 

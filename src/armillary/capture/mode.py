@@ -158,7 +158,7 @@ def mode_of(torch: Any, recorder: Recorder) -> Any:
                 # FakeTensorMode would remember the real tensor, and it could no longer take the place of another.
                 like = func(*args, **{**kwargs, "device": "meta"})
             key = results.key(func, args, kwargs) if like is None else None
-            if results.has(key):
+            if key is not None and results.has(key):
                 out = results.made(key, given)
             else:
                 with fake:

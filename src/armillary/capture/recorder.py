@@ -74,6 +74,7 @@ class Recorder:
         self._kind_of_key: dict[Any, int] = {}
         self._place_numbers: dict[Place, int] = {log.places[0]: 0}
         self._device: int | None = None
+        self._place: Place | None = None
         self.calls = 0
         self.flows: list[Flow] = []
         # The last communication that wrote a storage, and the streams that wait for it already.
@@ -222,6 +223,7 @@ class Recorder:
             return
         torch, log, stream = self.torch, self.log, self.library.stream()
         self.calls += 1
+        self._place = None
         results = self._tensors(out)
         for each in results:
             if each.device.type == "cuda":
@@ -287,6 +289,7 @@ class Recorder:
         self._flow(None, (), tensors, results)
 
     def _whole(self, kind: Kind) -> None:
+        self._place = None
         self._row(OPERATOR, self._kind_number(kind), self.library.stream())
 
     def _kind_number(self, kind: Kind) -> int:
@@ -317,14 +320,23 @@ class Recorder:
         return [each for each in self._leaves(value) if isinstance(each, self.torch.Tensor)]
 
     def _made_at(self) -> str:
-        place = self.where.now()
+        place = self._here()
         return place.module or place.line
+
+    def _here(self) -> Place:
+        """Return where the operator is from that runs now: it is asked for each of its results, and for its row."""
+        if self._place is None:
+            self._place = self.where.now()
+        return self._place
 
     def _ended(self, key: int) -> None:
         self._pending.pop(key, None)
 
     def _row(self, kind: int, what: int, stream: int) -> None:
-        place = self.where.now() if kind in (OPERATOR, COMMUNICATION, HOST) else self.log.places[0]
+        if kind in (OPERATOR, COMMUNICATION):
+            place = self._here()
+        else:
+            place = self.where.now() if kind == HOST else self.log.places[0]
         number = self._place_numbers.setdefault(place, len(self._place_numbers))
         if number == len(self.log.places):
             self.log.places.append(place)

@@ -72,9 +72,9 @@ class Results:
             raise _OtherError
         return tensor.shape, tensor.stride(), tensor.dtype, tensor.storage_offset(), tensor.fake_device
 
-    def has(self, key: int | None) -> bool:
+    def has(self, key: int) -> bool:
         """Return whether `made` knows the results."""
-        return key is not None and self._known.get(key) is not None
+        return self._known.get(key) is not None
 
     def made(self, key: int, given: list[Any]) -> Any:
         """Return the results of an operator once more; `given` are the leaves of its arguments."""

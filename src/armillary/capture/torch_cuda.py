@@ -318,7 +318,8 @@ def _moves(torch: Any) -> None:
         self.__dict__, new.__dict__ = new.__dict__, self.__dict__
 
     def assign(self: Any, value: Any) -> None:
-        if not isinstance(value, fake) or isinstance(self, fake):
+        # One without memory stays what it is, but for its device.
+        if not isinstance(value, fake) or (isinstance(self, fake) and self.device == value.device):
             plain.__set__(self, value)
             return
         with torch_part("utils._python_dispatch")._disable_current_modes():
