@@ -141,9 +141,13 @@ class Recorder:
     def issue(self, rows: Iterable[tuple[Row, Any]]) -> None:
         """Record rows that `issued` has returned once more."""
         log, calls = self.log, len(self.log.communications)
+        # Kinds by identity: a block names the same ones again and again, and hashing one takes longer than the rest.
+        numbers: dict[int, tuple[Any, int]] = {}
         for row, what in rows:
             if row.kind == OPERATOR:
-                number = self._kind_number(what)
+                if id(what) not in numbers:
+                    numbers[id(what)] = what, self._kind_number(what)
+                number = numbers[id(what)][1]
             elif row.kind == COMMUNICATION:
                 number = len(log.communications)
                 log.communications.append(replace(what[0], group=self._group(what[1])))
@@ -151,7 +155,7 @@ class Recorder:
                 number = what + calls * (row.kind == JOIN)
             if row.kind == JOIN:
                 self._joined.add((number, row.stream))
-            self._rows.append(row._replace(what=number, calls=row.calls + self.calls))
+            self._rows.append(Row(row.kind, number, row.stream, row.place, row.calls + self.calls))
             self.calls = 0
 
     def _step(self) -> dict[str, Any]:
