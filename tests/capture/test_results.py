@@ -103,7 +103,7 @@ def test_results_that_are_remembered_are_those_of_pytorch(
         args, kwargs, (key, out) = asked()
     except (RuntimeError, TypeError, ValueError, IndexError):
         return  # PyTorch refuses it, and nothing is remembered
-    results.keep(key, args, kwargs, leaves((args, kwargs)), out)
+    results.keep(key, func, args, kwargs, leaves((args, kwargs)), out)
     if packet in ("resize_", "t_") and shape != (2, 2) and shape[0] != shape[1]:
         assert not results.has(key)  # it has changed its argument
     args, kwargs, (_, wanted) = asked()
@@ -135,7 +135,7 @@ def test_what_is_usual_is_remembered() -> None:
         key = results.key(func, args, kwargs)
         with mode:
             out = func(*args, **kwargs)
-        results.keep(key, args, kwargs, leaves((args, kwargs)), out)
+        results.keep(key, func, args, kwargs, leaves((args, kwargs)), out)
         assert results.has(key), name
 
 
@@ -148,3 +148,23 @@ def test_numbers_of_other_types_are_other_arguments() -> None:
     with mode:
         x = torch.empty(4, dtype=torch.int64)
     assert len({results.key(add, (x, each), {}) for each in (1, 1.0, True)}) == 3
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_tensors_without_memory_are_those_that_pytorch_makes(device: str) -> None:
+    import torch
+    from torch._subclasses import fake_tensor as part
+
+    mode = part.FakeTensorMode(allow_non_fake_inputs=True)
+    mode.allow_meta = True
+    results = Results(torch, mode)
+    for dtype in (torch.float32, torch.bfloat16, torch.int64):
+        meta = torch.empty_strided((4, 6), (1, 4), dtype=dtype, device="meta")
+        made = results._without_memory(meta, torch.device(device))
+        wanted = part.FakeTensor(mode, meta, torch.device(device))
+        assert type(made) is type(wanted) and vars(made) == vars(wanted)
+        assert torch._C._dispatch_keys(made) == torch._C._dispatch_keys(wanted)
+        for name in ("shape", "dtype", "device", "layout", "requires_grad", "is_leaf", "_version"):
+            assert getattr(made, name) == getattr(wanted, name), name
+        assert made.stride() == wanted.stride() and made.is_inference() == wanted.is_inference()
+        assert made.untyped_storage()._cdata == wanted.untyped_storage()._cdata

@@ -6,6 +6,8 @@ import importlib.util
 import json
 import re
 import shlex
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -24,6 +26,13 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch"),
 ]
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "capture.md"
+ENDLESS = """
+import runpy, sys
+from armillary.capture import capturing, recorder
+recorder.MOST_ROWS = 100
+with capturing(sys.argv[1] + ".cap"):
+    runpy.run_path(sys.argv[1])
+"""
 TRAIN = """
 import sys, torch
 model = torch.nn.Linear(8, 8).cuda()
@@ -118,6 +127,18 @@ def test_values_are_assumed_and_counted(tmp_path: Path) -> None:
         ),
         ("torch.zeros(3, device='cuda:1')", "script.py:11: cuda:1 is asked for on a host of 1 GPUs"),
         ("__import__('subprocess').run(['nvidia-smi'])", "nvidia-smi.*torch.cuda answers"),
+        (
+            "import torch.distributed.rpc as rpc\nrpc.init_rpc('a', rank=0, world_size=2)",
+            "script.py:12: .*rpc.*alone",
+        ),
+        (
+            "import torch.distributed as dist\nstore = dist.TCPStore('localhost', 1, 2, False)\n"
+            "store.set('a', 'b')\nassert store.get('a') == b'b'\nstore.get('c')",
+            "script.py:15: it waits for the key 'c'",
+        ),
+        ("import os\nos.environ['SLURM_PROCID']", "SLURM_PROCID.*variables of torchrun"),
+        ("__import__('os').kill(__import__('os').getpid(), 9)", "ended by SIGKILL .*no memory left"),
+        ("__import__('os')._exit(0)", "ended with exit code 0 before its step"),
     ],
     ids=[
         "endless",
@@ -133,6 +154,11 @@ def test_values_are_assumed_and_counted(tmp_path: Path) -> None:
         "forked",
         "absent",
         "smi",
+        "rpc",
+        "store",
+        "launcher",
+        "killed",
+        "left",
     ],
 )
 def test_a_failure_is_one_line_with_its_place(text: str, message: str, tmp_path: Path) -> None:
@@ -210,6 +236,13 @@ def test_a_failure_is_one_line_with_its_place(text: str, message: str, tmp_path:
         "    for _ in range(3): step()",
         "old = torch.cuda.FloatTensor\nones = old(4, 8).fill_(1)\nassert isinstance(ones, old) and ones.is_cuda\n"
         "assert torch.zeros(2).type(torch.cuda.LongTensor).dtype == torch.int64\nfor _ in range(3): step()",
+        "import torch.distributed as dist\nstore = dist.TCPStore('127.0.0.1', 29544, 4, False)\n"
+        "dist.init_process_group('nccl', store=store, rank=0, world_size=4)\nfor _ in range(3): step()",
+        "x = torch.randn(4, 8, device='cuda')\ngraphed = torch.cuda.make_graphed_callables(model, (x,))\n"
+        "for _ in range(3):\n    graphed(x).sum().backward()\n    optimizer.step()",
+        "with torch.autograd.profiler.profile(use_cuda=True):\n    for _ in range(3): step()",
+        "assert torch.backends.cuda.is_built()\nother = torch.cuda.ExternalStream(0)\n"
+        "for _ in range(3): step()\nother.synchronize()",
         "import torch.distributed as dist\ndist.init_process_group('nccl')\n"
         "half = dist.split_group(split_ranks=[[0, 1], [2, 3]])\nassert half.size() == 2\nfor _ in range(3): step()",
     ],
@@ -235,12 +268,64 @@ def test_a_failure_is_one_line_with_its_place(text: str, message: str, tmp_path:
         "saved",
         "profiled",
         "types",
+        "tcp",
+        "graphed",
+        "old profiler",
+        "external",
         "split",
     ],
 )
 def test_what_depends_on_the_device_runs(text: str, tmp_path: Path) -> None:
     log = capture(tmp_path, text, ranks=4, run=(0,))
     assert log.step == 3 and any(kind.products for _, kind in log.operators())
+
+
+def test_objects_of_one_rank_reach_the_others(tmp_path: Path) -> None:
+    log = capture(tmp_path, """
+import torch.distributed as dist
+dist.init_process_group("nccl")
+rank = dist.get_rank()
+run = [{"name": "a", "rows": 64} if rank == 2 else None]
+dist.broadcast_object_list(run, src=2)
+mine = [None]
+dist.scatter_object_list(mine, [8, 16, 24, 32] if rank == 0 else None)
+assert mine == [8 * rank + 8], mine
+pair = dist.new_group([1, 3])
+told = [rank]
+dist.broadcast_object_list(told, src=1, group=pair)
+assert told == [1 if rank in (1, 3) else rank]
+for _ in range(3):
+    model(torch.randn(run[0]["rows"], 8, device="cuda")).sum().backward()
+    optimizer.step()
+""", ranks=4)  # fmt: skip
+    assert next(kind.gemm for _, kind in log.operators() if kind.gemm)
+    assert any(64 in shape for _, kind in log.operators() for shape, _ in kind.inputs)
+
+
+def test_an_object_that_nobody_sends_is_not_waited_for(tmp_path: Path) -> None:
+    text = (
+        "import torch.distributed as dist\ndist.init_process_group('nccl')\n"
+        "if dist.get_rank(): dist.broadcast_object_list([None], src=0)\nfor _ in range(3): step()"
+    )
+    with pytest.raises(ArmillaryError, match="rank 1 waits for an object of rank 0, which sends none"):
+        capture(tmp_path, text, ranks=2)
+
+
+def test_processes_that_a_program_starts_are_not_captured(tmp_path: Path) -> None:
+    text = "import multiprocessing\nother = multiprocessing.get_context('spawn').Process(target=print)\n"
+    text += "if __name__ == '__main__':\n    other.start()\n    other.join()"
+    (tmp_path / "script.py").write_text(text)
+    with pytest.raises(ArmillaryError, match="processes that it starts are not captured"):
+        capture_script(str(tmp_path / "script.py"), folder=tmp_path / "cap")
+
+
+def test_a_program_that_makes_no_step_is_not_recorded_for_ever(tmp_path: Path) -> None:
+    (tmp_path / "endless.py").write_text(
+        "import torch\nx = torch.ones(8, device='cuda')\nwhile True: x = x + 1\n"
+    )
+    command = [sys.executable, "-c", ENDLESS, str(tmp_path / "endless.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "endless.py:3: 100 operators without a step of an optimizer" in done.stderr
 
 
 def test_one_process_on_several_gpus_is_refused(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ MAY = {
     "base/machine_code.py": "the compiler's own modules",
     "base/pictures.py": OURS, "base/spans.py": "the compiler's own modules",
     "capture/checkpoints.py": "an installed package, by name",
-    "capture/cluster.py": SENT, "capture/forks.py": SENT, "capture/launch.py": SENT,
+    "capture/objects.py": SENT, "capture/forks.py": SENT, "capture/launch.py": SENT,
     "capture/library.py": "compiles our own source", "capture/script.py": "the script of the command line",
     "base/allowed.py": "/proc", "base/reading.py": "the one place",
     "base/packing.py": "the one place", "base/json_text.py": "the one place",

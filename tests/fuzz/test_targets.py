@@ -27,7 +27,7 @@ MODULES: dict[str, str] = {
     "base/kernel_files.py": OURS, "base/allowed.py": OURS, "base/page.py": OURS,
     "compute/_supervise.py": OURS, "engine/transport/ns3/library.py": OURS, "evidence/replay/run.py": OURS,
     "report/trace_graph_html.py": OURS, "base/patience.py": OURS,
-    "capture/cluster.py": OURS, "capture/forks.py": OURS, "capture/inputs.py": OURS, "capture/library.py": OURS,
+    "capture/objects.py": OURS, "capture/forks.py": OURS, "capture/inputs.py": OURS, "capture/library.py": OURS,
     # Of the size of a topology, not of a file.
     "platform/topology/grids.py": OURS, "platform/topology/trees.py": OURS, "platform/topology/wiring.py": OURS,
     "platform/topology/planes.py": OURS,

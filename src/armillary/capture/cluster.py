@@ -1,32 +1,23 @@
 """The cluster that a captured rank is part of: process groups whose collectives do nothing, and no files of others.
 
 PyTorch's backend ``fake`` knows ranks and groups and moves nothing. What moves Python objects through a group is
-replaced: the other ranks have the same, and messages of objects go through a folder.
+replaced, see `armillary.capture.objects`.
 """
 
 from __future__ import annotations
 
 import os
-import pickle
 import sys
-import time
-import types
-from collections import Counter
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-from armillary.base.errors import ArmillaryError, InputError
-from armillary.base.files import replacing, write_text
+from armillary.base.errors import InputError
+from armillary.capture import objects, processes, rendezvous
 from armillary.capture.recorder import Recorder
 from armillary.convert.torch_import import torch_part
 
 GPUS_PER_NODE = 8
 NCCL = "nccl"
-WAITING = "waiting_"
-"""Prefix of the file by which a rank says that it waits for a message of another one."""
-PATIENCE_SECONDS = 600.0
-POLL_SECONDS = 0.05
 
 
 def environment(rank: int, ranks: int, local: int = GPUS_PER_NODE) -> dict[str, str]:
@@ -41,7 +32,7 @@ def environment(rank: int, ranks: int, local: int = GPUS_PER_NODE) -> dict[str, 
     }  # fmt: skip
 
 
-def join(torch: Any, recorder: Recorder, rank: int, ranks: int, mail: Mail) -> None:
+def join(torch: Any, recorder: Recorder, rank: int, ranks: int, mail: objects.Mail) -> None:
     """Make this process rank `rank` of `ranks`; messages of objects go through `mail`."""
     distributed = torch.distributed
     if not distributed.is_available():
@@ -105,7 +96,7 @@ def join(torch: Any, recorder: Recorder, rank: int, ranks: int, mail: Mail) -> N
         replaced[name] = lambda: True
     replaced["set_timeout"] = lambda *_, **__: None
     replaced["monitored_barrier"] = lambda *_, **__: None
-    replaced |= _objects(core, recorder, rank, mail)
+    replaced |= objects.replacements(core, recorder, rank, mail)
     # Parts of PyTorch that are imported by now have names of their own for these.
     parts = [
         part for name, part in list(sys.modules.items()) if name.startswith("torch.") and part is not core
@@ -118,122 +109,13 @@ def join(torch: Any, recorder: Recorder, rank: int, ranks: int, mail: Mail) -> N
             if before is not None and vars(part).get(name) is before:
                 setattr(part, name, value)
     _works(distributed, recorder)
-    _processes(rank, recorder)
+    processes.install(rank, recorder)
+    rendezvous.install(distributed, recorder)
     _data_parallel(torch)
     _one_process(torch, recorder)
     _chunks()
     _meshes()
     _flat_parameters()
-
-
-class Mail:
-    """Messages of Python objects between ranks, each a file.
-
-    Attributes:
-        folder: Where they are.
-    """
-
-    def __init__(self, folder: Path, alike: Sequence[Sequence[int]] = ()) -> None:
-        """Begin; `alike` are sizes of a mesh, innermost first, and those of its axes along which ranks differ."""
-        self.folder = folder
-        self._alike = alike
-        self._sent: Counter[tuple[int, int]] = Counter()
-
-    def next(self, source: int, target: int) -> list[Path]:
-        """Return the file of the next message, and that of the same one between ranks that do the same."""
-        number = self._sent[source, target]
-        self._sent[source, target] += 1
-        pairs = dict.fromkeys([(source, target), (self._like(source), self._like(target))])
-        return [self.folder / f"{first}_{second}_{number}" for first, second in pairs]
-
-    def _like(self, rank: int) -> int:
-        found, stride = 0, 1
-        if not self._alike:
-            return rank
-        sizes, stages = self._alike
-        for at, size in enumerate(sizes):
-            found += rank // stride % size * stride * (at in stages)
-            stride *= size
-        return found
-
-
-def _objects(core: Any, recorder: Recorder, rank: int, mail: Mail) -> dict[str, Callable[..., Any]]:
-    def end(given: int | None, of_group: int | None, group: Any) -> int:
-        if given is not None:
-            return given
-        return int(core.get_global_rank(group, of_group) if group is not None else of_group or 0)
-
-    def send(
-        objects: Any, dst: int | None = None, group: Any = None, device: Any = None, group_dst: int | None = None,
-        **_: Any,
-    ) -> None:  # fmt: skip
-        path = mail.next(rank, end(dst, group_dst, group))[0]
-        with replacing(path) as temporary:
-            temporary.write_bytes(pickle.dumps(objects))
-
-    def recv(
-        objects: Any, src: int | None = None, group: Any = None, device: Any = None, group_src: int | None = None,
-        **_: Any,
-    ) -> int:  # fmt: skip
-        source = end(src, group_src, group)
-        paths, waiting = mail.next(source, rank), mail.folder / f"{WAITING}{rank}"
-        until = time.monotonic() + PATIENCE_SECONDS
-        if not any(path.exists() for path in paths):
-            # Whoever starts processes reads from this whom to start next.
-            write_text(waiting, str(source))
-        while not any(path.exists() for path in paths):
-            if time.monotonic() > until:
-                raise ArmillaryError(f"rank {rank} waits for an object of rank {source}, which sends none")
-            time.sleep(POLL_SECONDS)
-        waiting.unlink(missing_ok=True)
-        # Written by a rank of this run, into a folder of its own.
-        objects[:] = pickle.loads(next(path for path in paths if path.exists()).read_bytes())
-        return source
-
-    def alike(name: str) -> None:
-        recorder.log.note(f"{recorder.where.line()}: {name} gives what this rank has, for each rank")
-
-    def all_gather(objects: Any, mine: Any, group: Any = None) -> None:
-        alike("all_gather_object")
-        objects[:] = [mine] * len(objects)
-
-    def gather(mine: Any, objects: Any = None, dst: Any = None, group: Any = None, **_: Any) -> None:
-        if objects:
-            alike("gather_object")
-            objects[:] = [mine] * len(objects)
-
-    def scatter(results: Any, objects: Any = None, src: Any = None, group: Any = None, **_: Any) -> None:
-        if objects:
-            results[0] = objects[0]
-
-    return {
-        "send_object_list": send,
-        "recv_object_list": recv,
-        "all_gather_object": all_gather,
-        "gather_object": gather,
-        "scatter_object_list": scatter,
-        "broadcast_object_list": lambda *_, **__: None,
-    }
-
-
-def _processes(rank: int, recorder: Recorder) -> None:
-    """Let the function of ``torch.multiprocessing.spawn`` run here, as the rank that this process is."""
-    local = int(os.environ["LOCAL_WORLD_SIZE"])
-
-    def spawn(
-        fn: Callable[..., Any], args: Sequence[Any] = (), nprocs: int = 1, join: bool = True, *_: Any, **__: Any
-    ) -> Any:  # fmt: skip
-        if nprocs != local:
-            raise InputError(
-                f"{recorder.where.line()}: {nprocs} processes start on a host of {local} ranks, expected as many: "
-                f"nprocs=torch.cuda.device_count(), or --ranks {nprocs}"
-            )
-        fn(rank % local, *args)
-        return None if join else types.SimpleNamespace(join=lambda *_: True, processes=[])
-
-    for name in ("spawn", "start_processes"):
-        setattr(torch_part("multiprocessing"), name, spawn)
-        setattr(torch_part("multiprocessing.spawn"), name, spawn)
 
 
 def _works(distributed: Any, recorder: Recorder) -> None:

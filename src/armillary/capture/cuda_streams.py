@@ -128,6 +128,9 @@ def streams(
     # CUDA is device type 1.
     return {
         "Stream": Stream,
+        "ExternalStream": lambda number, device=None, **_: Stream(
+            stream_id=number, device_index=index(device), device_type=1
+        ),
         "Event": Event,
         "stream": Context,
         "StreamContext": Context,

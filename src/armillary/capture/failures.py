@@ -10,6 +10,8 @@ from pathlib import Path
 _PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 """Of this package; a program may well lie in another folder of the same name."""
 FLASH = ("flash_attn", "flash_attn_interface", "xformers")
+LAUNCHERS = ("SLURM_", "OMPI_", "PMI_", "PMIX_", "MV2_", "JSM_", "PALS_")
+"""What variables of other launchers begin with."""
 HINTS: tuple[tuple[Callable[[BaseException], bool], str], ...] = (
     (
         lambda error: isinstance(error, ImportError) and str(error.name).partition(".")[0] in FLASH,
@@ -26,6 +28,15 @@ HINTS: tuple[tuple[Callable[[BaseException], bool], str], ...] = (
         "there is no GPU for it; torch.cuda answers as the device of --device",
     ),
     (
+        lambda error: isinstance(error, KeyError) and str(error.args[0]).startswith(LAUNCHERS),
+        "ranks have the variables of torchrun: RANK, LOCAL_RANK, WORLD_SIZE; expected these, or the others set for the "
+        "command",
+    ),
+    (
+        lambda error: "SymmetricMemory" in str(error),
+        "memory that ranks share is not captured; expected collectives of torch.distributed",
+    ),
+    (
         lambda error: isinstance(error, EOFError),
         "ranks have no standard input; expected arguments of the script, or a file",
     ),
@@ -39,7 +50,10 @@ HINTS: tuple[tuple[Callable[[BaseException], bool], str], ...] = (
         "tensors of a sparse layout are not captured; expected dense ones, such as Embedding(sparse=False)",
     ),
     (
-        lambda error: isinstance(error, AssertionError) and "shape_env" in str(error),
+        lambda error: (
+            isinstance(error, AssertionError)
+            and any(words in str(error) for words in ("shape_env", "FakeTensorMode is active"))
+        ),
         "nested tensors have sizes that are not known; expected padded ones",
     ),
     (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import signal
 import tempfile
 import time
 from collections import Counter
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import product
 from pathlib import Path
 
-from armillary.base.errors import ArmillaryError, InputError
+from armillary.base.errors import InputError
 from armillary.base.files import make_folder, write_text
 from armillary.base.json_text import parse_json
 from armillary.base.posix import needs_posix
@@ -23,6 +24,7 @@ from armillary.capture.forks import POLL_SECONDS, Forks
 from armillary.capture.inputs import unchanged
 from armillary.capture.log import Log
 from armillary.capture.mesh import mesh_of, needs_mesh
+from armillary.capture.objects import ENDED, WAITING
 from armillary.capture.rank_files import FORMAT, RUN, path_of, read
 from armillary.capture.script import NOT_ALIKE, REFUSED
 from armillary.capture.session import STEP
@@ -68,8 +70,8 @@ def capture_script(
         every_microbatch: Run those of a pipeline, too, that do the same as those before them.
 
     Raises:
-        InputError: the script is missing, or PyTorch or a compiler is, or the system forks no processes.
-        ArmillaryError: a rank failed before its step was recorded.
+        InputError: the script is missing, or PyTorch or a compiler is, or the system forks no processes; or a rank
+            failed before its step was recorded.
     """
     needs_posix("armillary capture")
     target = Path(folder)
@@ -190,7 +192,7 @@ class _Processes:
         """Run these ranks, and those that they wait for.
 
         Raises:
-            ArmillaryError: one failed.
+            InputError: one failed.
         """
         there = {rank for rank in wanted if rank in self.done or self._as_it_was(rank)}
         self.done |= there
@@ -215,6 +217,7 @@ class _Processes:
                     continue
                 self._running.remove(rank)
                 self._check(rank, status)
+                (self._mail / f"{ENDED}{rank}").touch()
                 self.done.add(rank)
             time.sleep(POLL_SECONDS)
 
@@ -233,7 +236,7 @@ class _Processes:
         return unchanged(log.sources, *log.environment)
 
     def _waits(self, rank: int) -> Path:
-        return self._mail / f"{cluster.WAITING}{rank}"
+        return self._mail / f"{WAITING}{rank}"
 
     @property
     def _ranks(self) -> Forks:
@@ -250,16 +253,23 @@ class _Processes:
         write_text(out, printed(self._mail, rank).read_text(errors="replace")[-MOST_PRINTED:])
         if refused.exists():
             path_of(self._folder, rank).unlink(missing_ok=True)  # of a process whose child was refused
-            raise ArmillaryError(f"{refused.read_text()} (rank {rank}; what it printed: {out})")
-        raise ArmillaryError(
-            f"{self._words[0]}: rank {rank} ended with exit code {status} before its step was recorded (what it "
-            f"printed: {out})"
+            raise InputError(f"{refused.read_text()} (rank {rank}; what it printed: {out})")
+        raise InputError(
+            f"{self._words[0]}: rank {rank} {_ended(status)} before its step was recorded (what it printed: {out})"
         )
 
 
 def printed(folder: Path, rank: int) -> Path:
     """Return the file of what a rank printed."""
     return folder / f"rank_{rank}.txt"
+
+
+def _ended(status: int) -> str:
+    """Return in words how a process has ended."""
+    if status >= 0:
+        return f"ended with exit code {status}"
+    name = signal.Signals(-status).name
+    return f"was ended by {name}" + (" (perhaps the host has no memory left)" if name == "SIGKILL" else "")
 
 
 def _number(path: Path) -> int:

@@ -105,9 +105,8 @@ class Memory:
                 keys[number] = -number
                 self._numbers[-number], self._made[number] = number, made[number - first]
             key = keys.get(number)
-            if key not in self._numbers or (not size and key in self._watched):
+            if key is None or key not in self._numbers or (not size and key in self._watched):
                 continue  # a tensor has it now, and its end is seen
-            assert key is not None
             self._change(key, size, stream)
             if not size and key < 0:
                 del self._sizes[key], self._numbers[key]
@@ -261,11 +260,11 @@ class Memory:
         self._change(key, new, self._stream())
 
     def _change(self, key: int, size: int, stream: int) -> None:
-        self.now += size - self._sizes.get(key, 0)
+        now = self.now = self.now + size - self._sizes.get(key, 0)
         self._sizes[key] = size
         self._changes.append((self._numbers[key], size, stream))
-        self.peak = max(self.peak, self.now)
-        self.asked_peak = max(self.asked_peak, self.now)
+        if size:  # what ends makes no peak
+            self.peak, self.asked_peak = max(self.peak, now), max(self.asked_peak, now)
 
     def _gone(self, key: int) -> None:
         self.now -= self._sizes.pop(key, 0)

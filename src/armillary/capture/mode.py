@@ -158,7 +158,7 @@ def mode_of(torch: Any, recorder: Recorder) -> Any:
                 # FakeTensorMode would remember the real tensor, and it could no longer take the place of another.
                 like = func(*args, **{**kwargs, "device": "meta"})
             key = results.key(func, args, kwargs) if like is None else None
-            if results.has(key):
+            if key is not None and results.has(key):
                 out = results.made(key, given)
             else:
                 with fake:
@@ -171,7 +171,7 @@ def mode_of(torch: Any, recorder: Recorder) -> Any:
                         out = args[0].new_empty(args[2], dtype=torch.int64)
                     else:
                         out = ruled.get(func.name(), func)(*args, **kwargs)
-                results.keep(key, args, kwargs, given, out)
+                results.keep(key, func, args, kwargs, given, out)
             fakes = [each for each in tensors if isinstance(each, FakeTensor)]
             if isinstance(out, bool):  # which library it goes to
                 return out

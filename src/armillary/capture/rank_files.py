@@ -206,9 +206,11 @@ def _numbers(name: str, values: list[int], limit: int, lowest: int = 0) -> Ints:
     # True is 1 and 0.5 is 0 where NumPy makes integers of them.
     if not isinstance(values, list) or not set(map(type, values)) <= {int}:
         raise ValueError(f"'{name}' is no list of whole numbers")
-    if values and not lowest <= min(values) <= max(values) < limit:
+    found = np.array(values or [], np.int64 if not values else None)
+    # Of another type where a number is too large for this one.
+    if len(found) and (found.dtype != np.int64 or not lowest <= found.min() <= found.max() < limit):
         raise ValueError(f"'{name}' has numbers beyond {lowest} to {limit - 1}")
-    return np.array(values, np.int64)
+    return found
 
 
 def _check_communications(log: Log, different: Sequence[Communication]) -> None:

@@ -37,6 +37,9 @@ from armillary.trace.attention import Attention
 STEP = ("rows", "communications", "kinds", "groups", "host_bytes")
 """What of a log belongs to one step."""
 
+MOST_ROWS = 2_000_000
+"""Rows without a step before a program is taken for an endless loop: 40 times those of a step of Llama-3 405B with 32
+microbatches, and 0.6 GB."""
 COPIES = ("_to_copy", "copy_")
 """Operators that move tensors between the host and the device."""
 
@@ -71,6 +74,7 @@ class Recorder:
         self._kind_of_key: dict[Any, int] = {}
         self._place_numbers: dict[Place, int] = {log.places[0]: 0}
         self._device: int | None = None
+        self._place: Place | None = None
         self.calls = 0
         self.flows: list[Flow] = []
         # The last communication that wrote a storage, and the streams that wait for it already.
@@ -137,9 +141,13 @@ class Recorder:
     def issue(self, rows: Iterable[tuple[Row, Any]]) -> None:
         """Record rows that `issued` has returned once more."""
         log, calls = self.log, len(self.log.communications)
+        # Kinds by identity: a block names the same ones again and again, and hashing one takes longer than the rest.
+        numbers: dict[int, tuple[Any, int]] = {}
         for row, what in rows:
             if row.kind == OPERATOR:
-                number = self._kind_number(what)
+                if id(what) not in numbers:
+                    numbers[id(what)] = what, self._kind_number(what)
+                number = numbers[id(what)][1]
             elif row.kind == COMMUNICATION:
                 number = len(log.communications)
                 log.communications.append(replace(what[0], group=self._group(what[1])))
@@ -147,7 +155,7 @@ class Recorder:
                 number = what + calls * (row.kind == JOIN)
             if row.kind == JOIN:
                 self._joined.add((number, row.stream))
-            self._rows.append(row._replace(what=number, calls=row.calls + self.calls))
+            self._rows.append(Row(row.kind, number, row.stream, row.place, row.calls + self.calls))
             self.calls = 0
 
     def _step(self) -> dict[str, Any]:
@@ -219,6 +227,7 @@ class Recorder:
             return
         torch, log, stream = self.torch, self.log, self.library.stream()
         self.calls += 1
+        self._place = None
         results = self._tensors(out)
         for each in results:
             if each.device.type == "cuda":
@@ -284,6 +293,7 @@ class Recorder:
         self._flow(None, (), tensors, results)
 
     def _whole(self, kind: Kind) -> None:
+        self._place = None
         self._row(OPERATOR, self._kind_number(kind), self.library.stream())
 
     def _kind_number(self, kind: Kind) -> int:
@@ -314,19 +324,33 @@ class Recorder:
         return [each for each in self._leaves(value) if isinstance(each, self.torch.Tensor)]
 
     def _made_at(self) -> str:
-        place = self.where.now()
+        place = self._here()
         return place.module or place.line
+
+    def _here(self) -> Place:
+        """Return where the operator is from that runs now: it is asked for each of its results, and for its row."""
+        if self._place is None:
+            self._place = self.where.now()
+        return self._place
 
     def _ended(self, key: int) -> None:
         self._pending.pop(key, None)
 
     def _row(self, kind: int, what: int, stream: int) -> None:
-        place = self.where.now() if kind in (OPERATOR, COMMUNICATION, HOST) else self.log.places[0]
+        if kind in (OPERATOR, COMMUNICATION):
+            place = self._here()
+        else:
+            place = self.where.now() if kind == HOST else self.log.places[0]
         number = self._place_numbers.setdefault(place, len(self._place_numbers))
         if number == len(self.log.places):
             self.log.places.append(place)
         self._rows.append(Row(kind, what, stream, number, self.calls))
         self.calls = 0
+        if len(self._rows) > MOST_ROWS:
+            raise InputError(
+                f"{self.where.line()}: {MOST_ROWS:,} operators without a step of an optimizer; expected one of "
+                "torch.optim, or a script that ends"
+            )
 
     def _kind(self, func: Any, args: Any, kwargs: Any, tensors: list[Any], out: Any) -> int:
         torch = self.torch

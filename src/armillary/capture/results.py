@@ -28,20 +28,26 @@ class Results:
         self._torch, self._fake, self._tensor = torch, fake, part.FakeTensor
         self._beneath = part.in_kernel_invocation_manager
         self._plain = (int, float, bool, str, torch.dtype, torch.device, torch.layout, torch.memory_format)
-        # None: it is asked for each time.
-        self._known: dict[Any, Any] = {}
+        # By number of arguments; None: it is asked for each time.
+        self._known: dict[int, Any] = {}
+        # Arguments once, as hashing them takes longer than most of what is done with them. Operators live as long as
+        # the process.
+        self._numbers: dict[Any, int] = {}
+        self._attributes: dict[Any, dict[str, Any] | None] = {}
+        unsafe = getattr(fake, "_allow_unsafe_data_ptr_access", False)
+        guard = f"_set_{'warn_deprecated' if unsafe else 'throw'}_on_mutable_data_ptr"
+        self._guard = getattr(torch._C, guard, None)
 
-    def key(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Return what results are remembered by; None: they are not."""
+    def key(self, func: Any, args: Any, kwargs: Any) -> int | None:
+        """Return the number that results are remembered by; None: they are not."""
         if func.namespace != "aten":
             return None
         try:
             # Numbers and tensors of integers make the usual type.
-            found = func, self._torch.get_default_dtype(), self._part(args), self._part(kwargs)
-            hash(found)
+            found = id(func), self._torch.get_default_dtype(), self._part(args), self._part(kwargs)
+            return self._numbers.setdefault(found, len(self._numbers))
         except (_OtherError, TypeError):
             return None
-        return found
 
     def _part(self, value: Any) -> Any:
         kind = type(value)
@@ -66,27 +72,27 @@ class Results:
             raise _OtherError
         return tensor.shape, tensor.stride(), tensor.dtype, tensor.storage_offset(), tensor.fake_device
 
-    def has(self, key: Any) -> bool:
+    def has(self, key: int) -> bool:
         """Return whether `made` knows the results."""
-        return key is not None and self._known.get(key) is not None
+        return self._known.get(key) is not None
 
-    def made(self, key: Any, given: list[Any]) -> Any:
+    def made(self, key: int, given: list[Any]) -> Any:
         """Return the results of an operator once more; `given` are the leaves of its arguments."""
         container, parts = self._known[key]
         made = [self._one(part, given) for part in parts]
         return made[0] if container is None else container(made)
 
-    def keep(self, key: Any, args: Any, kwargs: Any, given: list[Any], out: Any) -> None:
+    def keep(self, key: int | None, func: Any, args: Any, kwargs: Any, given: list[Any], out: Any) -> None:
         """Remember the results of an operator that has run, if they can be made again."""
         if key is None or key in self._known:
             return
         try:
-            self._known[key] = self._recipe(key, args, kwargs, given, out)
+            self._known[key] = self._recipe(key, func, args, kwargs, given, out)
         except _OtherError:
             self._known[key] = None
 
-    def _recipe(self, key: Any, args: Any, kwargs: Any, given: list[Any], out: Any) -> Any:
-        if self.key(key[0], args, kwargs) != key:
+    def _recipe(self, key: int, func: Any, args: Any, kwargs: Any, given: list[Any], out: Any) -> Any:
+        if self.key(func, args, kwargs) != key:
             raise _OtherError  # it has changed what its arguments are
         container = type(out) if isinstance(out, list | tuple) else None
         if container not in (None, list, tuple):
@@ -137,4 +143,25 @@ class Results:
         else:
             with self._beneath(self._fake):
                 made = given[of[0]].as_strided(first, stride, offset)
-        return self._tensor(self._fake, made, device)
+        return self._without_memory(made, device)
+
+    def _without_memory(self, meta: Any, device: Any) -> Any:
+        """Return what ``FakeTensor(mode, meta, device)`` does, which takes 5 times as long.
+
+        Its attributes say nothing of the one tensor, if two of different shapes have the same.
+        """
+        if device not in self._attributes:
+            one, other = (
+                vars(self._tensor(self._fake, self._torch.empty(shape, device="meta"), device))
+                for shape in ((), (2, 3))
+            )
+            self._attributes[device] = one if one == other else None
+        attributes = self._attributes[device]
+        if attributes is None or self._guard is None:
+            return self._tensor(self._fake, meta, device)
+        made = self._torch.Tensor._make_subclass(
+            self._tensor, meta, meta.requires_grad, dispatch_device=True, device_for_backend_keys=device
+        )
+        self._guard(made)
+        vars(made).update(attributes)
+        return made

@@ -13,12 +13,13 @@ from typing import Any
 
 from armillary.base.errors import ArmillaryError, InputError
 from armillary.base.files import make_folder
-from armillary.capture import checkpoints, cluster, torch_cuda, triton_kernels
+from armillary.capture import checkpoints, cluster, processes, torch_cuda, triton_kernels
 from armillary.capture.device import DEFAULT, fake_device
 from armillary.capture.graphs import Graphs
 from armillary.capture.library import Library, library
 from armillary.capture.log import COMMUNICATION, OPERATOR, Log
 from armillary.capture.microbatches import Microbatches
+from armillary.capture.objects import Mail
 from armillary.capture.rank_files import write
 from armillary.capture.recorder import Recorder
 from armillary.convert.torch_import import import_torch, torch_part
@@ -98,7 +99,9 @@ class Session:
         _in_threads(self._recorder.mode)
         mail = self.mail or Path(tempfile.mkdtemp(prefix="armillary-"))
         checkpoints.install(torch, log, mail)
-        cluster.join(torch, self._recorder, log.rank, log.ranks, cluster.Mail(mail, self._alike))
+        cluster.join(
+            torch, self._recorder, log.rank, log.ranks, Mail(mail, self._alike, alone=self.mail is None)
+        )
         torch.accelerator.set_device_index(log.rank % count)
         torch_part("optim.optimizer").register_optimizer_step_post_hook(self._stepped)
         _sessions.append(self)
@@ -266,6 +269,9 @@ def _check_step(log: Log) -> None:
         ArmillaryError: nothing was recorded.
     """
     if not any(row.kind in (OPERATOR, COMMUNICATION) for row in log.rows):
-        raise ArmillaryError(
-            f"{log.script}: rank {log.rank} ran nothing on the device; expected a program that moves its model to cuda"
+        wanted = (
+            "processes that it starts are not captured: expected that it trains itself, as under torchrun"
+            if processes.started()
+            else "expected a program that moves its model to cuda"
         )
+        raise ArmillaryError(f"{log.script}: rank {log.rank} ran nothing on the device; {wanted}")

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from copyreg import _slotnames  # type: ignore[attr-defined]
 from typing import Any
 
+from armillary.capture import profilers
 from armillary.capture.cuda_streams import streams
 from armillary.capture.device import FakeDevice
 from armillary.capture.graphs import Graphs
@@ -55,18 +56,17 @@ def install(
             # A function object of its own for every name: Dynamo has a table of them.
             value = _own(value)
         setattr(cuda, name, value)
-        for part in (cuda.memory, cuda.streams, cuda.random):
+        for part in (cuda.memory, cuda.streams, cuda.random, cuda.graphs):
             if hasattr(part, name):
                 setattr(part, name, value)
     torch.version.cuda = torch.version.cuda or "12.8"
+    torch.backends.cuda.is_built = lambda: True
     torch._C._host_emptyCache = lambda: None
     torch.cuda.nccl.version = lambda: (2, 27, 5)
     # It is said to be there; layers of RNNs ask further, for kernels that only the device has.
     cudnn = torch.backends.cudnn
     cudnn.is_acceptable = lambda _: False
     cudnn.is_available, cudnn.version = lambda: True, lambda: 91002
-    # Ranges for a profiler that watches from outside.
-    vars(torch.cuda.nvtx)["_nvtx"] = _Ranges()
     torch.Tensor.record_stream = lambda *_, **__: None
     torch.Tensor.pin_memory = lambda self, *_, **__: self
     torch.Tensor.is_pinned = lambda *_, **__: False
@@ -75,7 +75,7 @@ def install(
     _layouts(recorder)
     _moves(torch)
     _lengths(torch)
-    _profiler()
+    profilers.install(torch)
     _compile(torch, compiled)
 
 
@@ -91,24 +91,6 @@ def _lengths(torch: Any) -> None:
         return plain(x, targets, *first, *lengths[2:], **more)
 
     torch.ctc_loss = ctc_loss
-
-
-def _profiler() -> None:
-    """Let profilers watch the host only: for each operator they would ask a device that is not there."""
-    profile = torch_part("autograd.profiler").profile
-    init = profile.__init__
-
-    def begun(self: Any, *args: Any, **named: Any) -> None:
-        init(self, *args, **{**named, "use_device": None, "use_cpu": True, "use_kineto": True})
-
-    profile.__init__ = begun
-
-
-class _Ranges:
-    """NVTX: it takes all names, and numbers no range."""
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_: 0
 
 
 def _own(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -167,6 +149,7 @@ def _state(torch: Any, device: FakeDevice, count: int) -> dict[str, Any]:
         "can_device_access_peer": lambda *_: True,
         **dict.fromkeys(("utilization", "memory_usage", "temperature", "power_draw"), lambda *_, **__: 0),
         "ipc_collect": lambda: None,
+        "current_blas_handle": lambda: 0,
         "_sleep": lambda *_: None,
         "cudart": lambda: nothing,
     }
@@ -335,7 +318,8 @@ def _moves(torch: Any) -> None:
         self.__dict__, new.__dict__ = new.__dict__, self.__dict__
 
     def assign(self: Any, value: Any) -> None:
-        if not isinstance(value, fake) or isinstance(self, fake):
+        # One without memory stays what it is, but for its device.
+        if not isinstance(value, fake) or (isinstance(self, fake) and self.device == value.device):
             plain.__set__(self, value)
             return
         with torch_part("utils._python_dispatch")._disable_current_modes():

@@ -265,15 +265,27 @@ def shares(timeline: Timeline, steps: Sequence[Step]) -> dict[str, int]:
 def contributors(timeline: Timeline, steps: Sequence[Step], limit: int = 5) -> list[tuple[str, int, int]]:
     """Return (node name and label, ticks, steps) of the largest contributors to the path, the largest first."""
     spent: dict[str, tuple[int, int]] = {}
-    names = cache(lambda of: [timeline.table(of).name.tolist(), timeline.table(of).label.tolist()])
+    names = _names(timeline, steps)
     for step in steps:
-        name = "waiting"
-        if step.node >= 0:
-            name = " ".join(filter(None, (str(texts[step.node]) for texts in names(step.cls))))
+        name = names[step.cls][step.node] if step.node >= 0 else "waiting"
         ticks, count = spent.get(name, (0, 0))
         spent[name] = (ticks + step.end - step.start, count + 1)
     ranked = sorted(((name, *value) for name, value in spent.items()), key=lambda row: (-row[1], row[0]))
     return [row for row in ranked if row[1] > 0][:limit]
+
+
+def _names(timeline: Timeline, steps: Sequence[Step]) -> dict[int, dict[int, str]]:
+    """Return class -> node -> its name and label, of the nodes of a path only."""
+    met: dict[int, set[int]] = {}
+    for step in steps:
+        if step.node >= 0:
+            met.setdefault(step.cls, set()).add(step.node)
+    found = {}
+    for cls, nodes in met.items():
+        at, table = np.array(sorted(nodes)), timeline.table(cls)
+        texts = zip(table.name[at].tolist(), table.label[at].tolist(), strict=True)
+        found[cls] = dict(zip(at.tolist(), (" ".join(filter(None, each)) for each in texts), strict=True))
+    return found
 
 
 def _predecessors(timeline: Timeline, cls: int) -> tuple[list[int], list[str]]:

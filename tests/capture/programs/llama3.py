@@ -143,8 +143,8 @@ def main() -> None:
     mixed = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     shards = mesh["dp", "cp"]._flatten("shards") if cp > 1 else mesh["dp"]
     for part in (*model.layers, model):
-        # A pipeline gathers the weights of a stage once.
-        fully_shard(part, mesh=shards, mp_policy=mixed, reshard_after_forward=pp == 1)
+        # A pipeline gathers the weights of a stage once; else the root is not gathered again, as FSDP2 does by default.
+        fully_shard(part, mesh=shards, mp_policy=mixed, reshard_after_forward=None if pp == 1 else False)
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
     if pp > 1:
         stage = PipelineStage(model, place, pp, torch.device("cuda"), group=mesh["pp"].get_group())

@@ -94,15 +94,18 @@ def read_splits(graph: Graph, view: View) -> dict[int, Rows]:
         return {}
     at = np.argsort(graph.ids, kind="stable")[view.nodes.items]
     rows: dict[int, Rows] = {}
+    items = np.flatnonzero(view.call >= 0)
+    comms = np.array([call.comm for call in view.calls])[view.call[items]]
     # Collectives of a communicator are numbered in issue order, which all members share.
-    numbers: dict[int, int] = {}
-    for item in np.flatnonzero(view.call >= 0).tolist():
+    order = np.argsort(comms, kind="stable")
+    first = np.append(True, comms[order][1:] != comms[order][:-1])
+    number = np.empty(len(items), np.int64)
+    number[order] = np.arange(len(items)) - np.flatnonzero(first)[np.cumsum(first) - 1]
+    for place in np.flatnonzero(codes[at[items]] >= 0).tolist():
+        item = int(items[place])
         call = view.calls[int(view.call[item])]
-        number = numbers.get(call.comm, 0)
-        numbers[call.comm] = number + 1
-        code = int(codes[at[item]])
-        if code >= 0 and call.operation == "all-to-all":
-            rows.setdefault(call.comm, {})[number] = (item, lists[code])
+        if call.operation == "all-to-all":
+            rows.setdefault(call.comm, {})[int(number[place])] = (item, lists[int(codes[at[item]])])
     return rows
 
 
