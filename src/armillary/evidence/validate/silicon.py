@@ -10,7 +10,7 @@ import functools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +22,7 @@ from armillary.base.errors import ArmillaryError, InputError, nearest
 from armillary.base.packing import read_unpacked
 from armillary.base.reading import MOST_TEXT, decoded
 from armillary.compute.machine import machine_of
+from armillary.evidence.validate.configurations import NEAR, Point, answers
 from armillary.evidence.validate.start_scripts import BLACKWELL, Recipe
 from armillary.evidence.validate.table import Bar, Progress, Row, Suite, Table
 from armillary.serving.interval import interval
@@ -297,6 +298,34 @@ def _service(cases: Sequence[Case]) -> Service | str:
         return str(error)
 
 
+def _point(case: Case, ttft: float, tpot: float) -> Point:
+    """Return a run as one of the configurations among which its model, device and lengths leave a choice."""
+    # An answer has nine tenths of the tokens that it may have, where lengths are drawn.
+    tokens = case.lengths[1] * (1.0 if case.ranges[1].isdigit() else 0.9)
+
+    def rates(first: float, each: float) -> tuple[float, float]:
+        return 1e3 / each, 1e3 * case.clients * tokens / (first + each * (tokens - 1)) / case.devices
+
+    return Point(
+        (case.model, case.device, case.lengths),
+        (case.numbers, case.devices, case.dp, case.ep, case.memory, case.graphs),
+        case.clients, rates(*case.measured), rates(ttft, tpot),
+    )  # fmt: skip
+
+
+def _choices(served: Iterable[tuple[Case, float, float, str]]) -> Iterator[str]:
+    """Yield how often the configuration that is predicted to be best nearly is, if there is a choice."""
+    found = answers(
+        _point(case, ttft, tpot) for case, ttft, tpot, reason in served if not (case.left_out or reason)
+    )
+    if found.asked:
+        yield (
+            f"Best configuration at equal interactivity, of {found.asked} questions in {found.cells} cells (model, "
+            f"device, lengths): the one predicted to be best reaches {100 * NEAR:.0f} % of the best measured "
+            f"throughput in {100 * found.good / found.asked:.1f} %."
+        )
+
+
 def _table(metric: Metric, paths: Iterable[Path], progress: Progress) -> Table:
     files = tuple(paths)
     served = _served(files, tuple(path.stat().st_mtime for path in files))
@@ -331,6 +360,7 @@ def _table(metric: Metric, paths: Iterable[Path], progress: Progress) -> Table:
         "experts, fp8 caches of Qwen3-32B, and which runs are left out.",
         "Where rows do not say what start scripts chose, the scripts do: over how many devices experts and requests "
         "are divided, and whether all-reduces do norms.",
+        *(_choices(served) if metric == "tpot" else ()),
         *(f"Left out: {count} row{'s' * (count > 1)}, {why}." for why, count in aside.most_common()),
     )
     title = {
