@@ -87,6 +87,7 @@ def plans(draw: Any) -> dict[str, Any]:
     data = {
         "sharding": sharding, "overlap": of(draw, True, True, False), "bucket": of(draw, "1000 B", "40 kB", "25 MiB"),
         "prefetch": of(draw, 0, 1, 3), "limit": of(draw, 1, 2, 4), "reshard": of(draw, True, True, False),
+        "copies": of(draw, False, True),
     }  # fmt: skip
     if sharding == "hsdp":
         data["shard"] = of(draw, 1, 2)

@@ -54,6 +54,7 @@ def plans(draw: st.DrawFn) -> dict[str, Any]:
         "data": {
             "sharding": sharding, "bucket": one("1 kB", "40 kB", "1 MB"), "overlap": draw(st.booleans()),
             "reshard": one(False, False, True), "prefetch": one(0, 1, 3), "limit": one(1, 2, 4),
+            "copies": one(False, True) if sharding in ("zero-3", "fsdp", "hsdp") else False,
             "average": one("collective", "kernel") if sharding in ("ddp", "zero-1", "zero-2") else "collective",
             "shard": 2 if sharding == "hsdp" else None,
         },

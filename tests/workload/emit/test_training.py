@@ -95,6 +95,27 @@ def test_sharded_weights_may_be_held_for_a_step() -> None:
     assert found["REDUCE_SCATTER"] == 2 * LAYERS * part * DP * 4
 
 
+@pytest.mark.parametrize("reshard", [False, True])
+def test_copies_stand_between_each_gather_and_its_use_and_before_each_reduction(reshard: bool) -> None:
+    plain, found = (
+        graph("fsdp", data=Data(sharding="fsdp", reshard=reshard, copies=copies)) for copies in (False, True)
+    )
+    names = found.names()
+    assert names.count("copy weights") == names.count("weights") == plain.names().count("weights")
+    assert names.count("copy gradients") == names.count("gradients") == plain.names().count("gradients")
+    ptr, parent = found.parents()
+    for at, name in enumerate(names):
+        before = {names[each] for each in parent[ptr[at] : ptr[at + 1]].tolist()}
+        assert name != "copy weights" or "weights" in before
+        assert name != "gradients" or "copy gradients" in before
+    # A shard is cast to bf16 and put into a buffer, and all of it copied out; gradients are read as bf16, kept as fp32.
+    part, size = -(-PARAMETERS // DP), found.ints("tensor_size")
+    sizes = {name: {int(size[at]) for at, each in enumerate(names) if each == name} for name in set(names)}
+    assert sizes["copy weights"] == {part * 10 + PARAMETERS * 4} and sizes["copy gradients"] == {
+        PARAMETERS * 6
+    }
+
+
 def test_hybrid_shards_are_added_up_by_replicas() -> None:
     found = graph("hsdp")
     own = moved(found, "fsdp")["REDUCE_SCATTER"] // 4

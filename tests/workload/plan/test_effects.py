@@ -19,7 +19,7 @@ CHANGES: dict[str, list[Any]] = {
     "parallel.sequence": [False], "parallel.overlap": [True], "parallel.context": ["all-gather"],
     "pipeline.scatter": [True], "pipeline.handshake": ["1 us"], "data.prefetch": [0, 2, 3], "data.limit": [1, 4],
     "data.reshard": [False], "data.servers": [2], "data.asynchronous": [True], "data.average": ["kernel"],
-    "data.check": [True], "data.clear": [True], "recompute": ["selective"],
+    "data.check": [True], "data.clear": [True], "data.copies": [True], "recompute": ["selective"],
     "early_stop": [True], "host.issue_each": ["1 us"], "host.gap": ["1 us"], "host.synchronise": ["1 us"],
     "host.graphs": [["attention"]], "experts.domain": [2], "experts.dispatcher": ["deepep"],
     "experts.dispatch": ["fp8"], "parallel.etp": [1],

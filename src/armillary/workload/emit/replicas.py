@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from armillary.trace import CollectiveType
 from armillary.workload.emit.rank import Nodes, Rank
 from armillary.workload.layers.layer import Layer
-from armillary.workload.plan.numbers import cleared, gradient, norm_traffic, state, traffic, weight
+from armillary.workload.plan.numbers import FP32, cleared, gradient, norm_traffic, state, traffic, weight
 from armillary.workload.plan.schema import Plan
 
 PARTIAL = "partial gradients"
@@ -228,6 +228,8 @@ class Sharded(Replicated):
         self.ends: list[int] = []
         self.fresh: Nodes = ()
         """The end of the last update."""
+        self.copied = 0
+        """Uses of this step before which weights were copied out of what gathered them."""
 
     def begin(self, uses: Sequence[tuple[int, Layer]]) -> None:
         """Plan the gathers of a step; a layer that is used twice in a row is gathered once."""
@@ -237,7 +239,7 @@ class Sharded(Replicated):
             # A dict keeps the place of the first use of each layer.
             self.uses = list(dict(uses).items())
         self.place = {number: at for at, (number, _) in enumerate(self.uses)}
-        self.gathers, self.ends, self.now = [], [], -1
+        self.gathers, self.ends, self.now, self.copied = [], [], -1, 0
 
     def prepared(self, bucket: Bucket, members: int) -> list[int]:
         """Return the nodes that make gradients: the collective averages them."""
@@ -260,13 +262,21 @@ class Sharded(Replicated):
             # Its buffer is free after the use that far before; a slice, as that may not have been placed.
             before = self.ends[at - ahead - 1 : at - ahead] if at > ahead else []
             self.gathers.append(list(self._gather(self.uses[at][1], [*self.fresh, *before])))
+        if self.plan.data.copies and self.copied <= self.now and self.gathers[self.now]:
+            size = self._bytes_copied(self.uses[self.now][1])
+            self.gathers[self.now] = [self.rank.kernel("copy weights", size, self.gathers[self.now])]
+        self.copied = max(self.copied, self.now + 1)
         return self.gathers[self.now]
 
     def ready(self, layer: int) -> Nodes | None:
         """See `Replicated`: a gather may be due, of this layer or of one ahead."""
-        if self.plan.data.reshard or len(self.gathers) <= self._until(self.place[layer]):
-            return None
-        return self.gathers[self.place[layer]]
+        at = self.place[layer]
+        due = self.plan.data.copies and self.copied <= at
+        return (
+            None
+            if self.plan.data.reshard or due or len(self.gathers) <= self._until(at)
+            else self.gathers[at]
+        )
 
     @property
     def settled(self) -> bool:
@@ -305,6 +315,13 @@ class Sharded(Replicated):
                     "weights", CollectiveType.ALL_GATHER, self.axis_set(axis_set), size, after
                 )
 
+    def _bytes_copied(self, layer: Layer) -> int:
+        """Return the bytes of casting what is gathered of a layer, and of copying it into buffers and out of them."""
+        held = [(count, self.rank.members(self.axis_set(name))) for name, count in layer.held.items()]
+        # Shards are fp32: one pass casts them, another puts them into the buffer.
+        cast, out = FP32 + 3 * self.weight, 2 * self.weight
+        return sum(shard(count, ranks) * cast + count * out for count, ranks in held if ranks > 1)
+
     def part(self, axis_set: str, parameters: int) -> int:
         """Return the size of the shard."""
         return shard(parameters, self.rank.members(self.axis_set(axis_set)))
@@ -327,6 +344,10 @@ class Sharded(Replicated):
             # Already summed here, so `reduce` must not sum it again at the end.
             bucket.partial = 0
         if ranks > 1:
+            if self.plan.data.copies:
+                # Read as the backward pass makes them, written as they are summed.
+                size = bucket.parameters * (self.weight + self.element)
+                done = [self.rank.kernel("copy gradients", size, done)]
             kind = CollectiveType.REDUCE_SCATTER
             done = [self.rank.collective("gradients", kind, self.axis_set(axis_set), own * ranks, done)]
         if self.axis_set(axis_set) != axis_set and self.rank.members("replicate") > 1:

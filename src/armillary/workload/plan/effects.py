@@ -64,7 +64,7 @@ RULES = (
         "it divides what all ranks of tp hold, which needs tp without sequence parallelism",
     ),
     Rule(
-        ("data.prefetch", "data.limit", "data.reshard"), lambda plan, _: plan.data.sharding in GATHERING,
+        ("data.prefetch", "data.limit", "data.reshard", "data.copies"), lambda plan, _: plan.data.sharding in GATHERING,
         f"nothing is gathered, expected data.sharding {', '.join(GATHERING)}",
     ),
     # A layer is gathered once the one before it is freed: `limit` counts both it and those ahead.

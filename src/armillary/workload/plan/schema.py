@@ -102,6 +102,11 @@ class Data(Part):
         default=False,
         description="Set the gradient buffer to 0 after each step, where GEMMs accumulate into it (ddp, zero-1).",
     )
+    copies: bool = Field(
+        default=False,
+        description="Copy weights out of the buffers of gathers and gradients into those of reductions, in kernels, as "
+        "FSDP2 does (zero-3, fsdp, hsdp).",
+    )
     shard: Count | None = Field(default=None, description="Ranks that share one copy (hsdp).")
     prefetch: Natural = Field(default=1, description="Layers to gather ahead (zero-3, fsdp, hsdp).")
     limit: Count = Field(default=2, description="Maximum number of gathered layers held at a time.")

@@ -191,7 +191,7 @@ def _described(facts: _Facts, said: str, measured: float) -> Case:
         "sequence": sequence,
         "parallel": parallel,
         # Under pipeline parallelism gathered weights stay until the end of the step.
-        "data": {"sharding": "fsdp", "reshard": axes["pp"] == 1},
+        "data": {"sharding": "fsdp", "reshard": axes["pp"] == 1, "copies": True},
         "numbers": {"compute": "fp8" if fp8 else "bf16", "gradients": "fp32"},
         **recompute,
         "compiled": compiled,
