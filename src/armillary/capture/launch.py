@@ -217,7 +217,7 @@ class _Processes:
                     continue
                 self._running.remove(rank)
                 self._check(rank, status)
-                (self._mail / f"{ENDED}{rank}").touch()
+                write_text(self._mail / f"{ENDED}{rank}", "")
                 self.done.add(rank)
             time.sleep(POLL_SECONDS)
 
