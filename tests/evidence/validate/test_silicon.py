@@ -48,8 +48,8 @@ def test_rows_are_served_as_their_client_did(tmp_path: Path) -> None:
     assert tpot.rows[0].predicted == tpot.rows[1].predicted and len(ttft.rows) == 2
     # Weights of 8 GB at 3.35 TB/s are a lower bound.
     assert 2.4 < tpot.rows[0].predicted < 8 and 2.4 < ttft.rows[0].predicted < 60
-    assert any("1 rows, prefill and decoding apart" in note for note in tpot.notes)
-    assert any("1 rows, before the client warmed" in note for note in ttft.notes)
+    assert any("1 row, prefill and decoding apart" in note for note in tpot.notes)
+    assert any("1 row, before the client warmed" in note for note in ttft.notes)
 
 
 @pytest.mark.parametrize(
