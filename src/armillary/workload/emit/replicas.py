@@ -262,21 +262,19 @@ class Sharded(Replicated):
             # Its buffer is free after the use that far before; a slice, as that may not have been placed.
             before = self.ends[at - ahead - 1 : at - ahead] if at > ahead else []
             self.gathers.append(list(self._gather(self.uses[at][1], [*self.fresh, *before])))
-        if self.plan.data.copies and self.copied <= self.now and self.gathers[self.now]:
-            size = self._bytes_copied(self.uses[self.now][1])
-            self.gathers[self.now] = [self.rank.kernel("copy weights", size, self.gathers[self.now])]
-        self.copied = max(self.copied, self.now + 1)
+        if self.plan.data.copies and self.copied <= self.now:
+            self.copied = self.now + 1
+            if done := self.gathers[self.now]:
+                size = self._bytes_copied(self.uses[self.now][1])
+                self.gathers[self.now] = [self.rank.kernel("copy weights", size, done)]
         return self.gathers[self.now]
 
     def ready(self, layer: int) -> Nodes | None:
         """See `Replicated`: a gather may be due, of this layer or of one ahead."""
         at = self.place[layer]
-        due = self.plan.data.copies and self.copied <= at
-        return (
-            None
-            if self.plan.data.reshard or due or len(self.gathers) <= self._until(at)
-            else self.gathers[at]
-        )
+        to_copy = self.plan.data.copies and self.copied <= at
+        due = self.plan.data.reshard or to_copy or len(self.gathers) <= self._until(at)
+        return None if due else self.gathers[at]
 
     @property
     def settled(self) -> bool:
