@@ -12,7 +12,7 @@ from armillary.base.errors import InputError
 from armillary.compute.gpu.device import Gpu, load_gpu
 from armillary.compute.table_file import Measured
 from armillary.evidence.calibrate.device_file import device_text
-from armillary.evidence.calibrate.gemm import calibrate, held_out, predicted_ns
+from armillary.evidence.calibrate.gemm import WIDTHS, calibrate, held_out, predicted_ns
 
 pytest.importorskip("scipy")
 
@@ -73,3 +73,10 @@ def test_too_few_gemms_are_refused() -> None:
 def test_a_precision_without_a_peak_is_refused() -> None:
     with pytest.raises(InputError, match="a100-sxm-80 has no peak of fp8"):
         calibrate(load_gpu("a100-sxm-80"), "fp8", Measured(grid(), np.full(len(grid()), 1e5)))
+
+
+def test_constants_of_another_device_are_expected_as_far_away_as_those_of_the_package_are() -> None:
+    fits = [load_gpu(name).gemm["bf16"] for name in ("a100-sxm-40", "h100-sxm", "b200")]
+    for name, width in WIDTHS.items():
+        apart = np.std(np.log([getattr(fit, name) for fit in fits]), ddof=1)
+        assert width == pytest.approx(max(apart, 0.1), abs=0.05), name
