@@ -281,7 +281,7 @@ def _kernels(model: Decoder, machine: Machine, wanted: Wanted, tp: int) -> Kerne
         stored += " block" if stored == "fp8" and wanted.scales == "block" else ""
         counts = read_counts(wanted.counts, own.count) if wanted.counts else ()
         routed = Routed(
-            own.count, own.top_k, model.hidden, own.size, wanted.ep, all_of, stored, wanted.dp, counts,
+            own.count, own.top_k, model.expert_width, own.size, wanted.ep, all_of, stored, wanted.dp, counts,
             wanted.redundant,
         )  # fmt: skip
     if not machine.device:

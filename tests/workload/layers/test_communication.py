@@ -189,6 +189,18 @@ def test_experts() -> None:
     assert sent(one.backward)[:7] == [(GATHER, "tp", own), *shared, *routed, *back]
 
 
+def test_experts_on_smaller_vectors_are_sent_these() -> None:
+    experts = {"count": 8, "top_k": 3, "size": 16}
+    whole, small = (
+        layers(decoder(experts=experts | more), 8, parallel={"ep": 8})[1]
+        for more in ({}, {"latent": HIDDEN // 4})
+    )
+    for full, less in ((whole.forward, small.forward), (whole.backward, small.backward)):
+        assert [(*each[:2], 4 * each[2]) for each in sent(less) if each[0] is EXCHANGE] == [
+            each for each in sent(full) if each[0] is EXCHANGE
+        ]
+
+
 def test_experts_of_ranks_with_the_same_tokens() -> None:
     model = decoder(experts={"count": 8, "top_k": 3, "size": 16})
     one = layers(model, 8, parallel={"tp": 2, "ep": 4, "sequence": False})[1]

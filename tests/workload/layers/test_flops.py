@@ -117,6 +117,8 @@ def test_any_decoder(data: st.DataObject) -> None:
     if data.draw(st.booleans()):
         experts["dense_first"] = 1
     if data.draw(st.booleans()):
+        experts["latent"] = 12
+    if data.draw(st.booleans()):
         experts = None
         ep, etp = 1, tp
     model = decoder(

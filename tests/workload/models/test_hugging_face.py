@@ -389,6 +389,21 @@ LINEAR = {
         "moe_shared_expert_intermediate_size": 3712, "intermediate_size": 1856, "attention_bias": False,
     },
 }  # fmt: skip
+LINEAR["nemotron-3-super"] = LINEAR["nemotron-3-nano"] | {
+    "hidden_size": 4096, "num_hidden_layers": 88, "mamba_num_heads": 128, "n_routed_experts": 512,
+    "hybrid_override_pattern": "MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME",
+    "num_experts_per_tok": 22, "moe_intermediate_size": 2688, "moe_latent_size": 1024,
+    "moe_shared_expert_intermediate_size": 5376, "num_nextn_predict_layers": 1, "mtp_hybrid_override_pattern": "*E",
+}  # fmt: skip
+
+
+def test_a_list_of_kinds_is_a_layout() -> None:
+    config = LINEAR["nemotron-3-super"] | {"layers_block_type": ["mamba", "moe", "attention", "mlp"]}
+    del config["hybrid_override_pattern"], config["num_hidden_layers"]
+    found = from_hugging_face(config)
+    assert isinstance(found, Decoder) and (found.layout, found.layers) == ("ME*-", 4)
+    with pytest.raises(InputError, match="layers_block_type"):
+        from_hugging_face(config | {"layers_block_type": ["mamba", "moes"]})
 
 
 @pytest.mark.parametrize("name", LINEAR)

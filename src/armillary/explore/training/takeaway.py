@@ -67,6 +67,7 @@ def megatron(found: Prediction, model: Decoder) -> Iterator[str]:
         yield (
             f"--num-experts {model.experts.count} --moe-router-topk {model.experts.top_k} "
             f"--moe-ffn-hidden-size {model.experts.size} --moe-grouped-gemm"
+            + (f" --moe-latent-size {model.experts.latent}" if model.experts.latent else "")
         )
         yield f"--expert-model-parallel-size {own.ep} --expert-tensor-parallel-size {own.etp or own.tp}"
     yield f"--tensor-model-parallel-size {own.tp}" + (

@@ -207,4 +207,4 @@ def _layer_parameters(model: Decoder, tp: int) -> tuple[int, int]:
         return hidden * (divided + wide * (model.mlp.size if model.mlp else 0)) // tp, 0
     divided += wide * experts.shared * experts.size
     # The router has hidden x experts weights, which tp does not divide.
-    return hidden * (divided // tp + experts.count), wide * hidden * experts.count * experts.size
+    return hidden * (divided // tp + experts.count), wide * model.expert_width * experts.count * experts.size

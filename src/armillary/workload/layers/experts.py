@@ -79,7 +79,12 @@ def expert_blocks(shard: Shard, model: Decoder) -> list[Block]:
     columns = own.count + own.shared_gate
     choose = replicated(shard, "router", hidden, columns, precision=shard.high, parameters=router)
     choose = replace(choose, saved=choose.saved + shard.own * own.count * PROBABILITY)
-    blocks = [choose, *_routed(shard, model, own, loads)]
+    routed = _routed(shard, model, own, loads)
+    if own.latent:
+        # Every rank of tp has both whole (Megatron-core, `moe_latent_size`); the router reads the residual.
+        to = replicated(shard, "latent.in", hidden, own.latent)
+        routed = [to, *routed, replicated(shard, "latent.out", own.latent, hidden)]
+    blocks = [choose, *routed]
     if own.shared:
         size = own.shared * (own.shared_size or own.size)
         shared = mlp_blocks(shard, hidden, size, gated=model.gated, bias=own.bias, name="shared", keep=False)
@@ -95,7 +100,7 @@ def expert_blocks(shard: Shard, model: Decoder) -> list[Block]:
 
 
 def _routed(shard: Shard, model: Decoder, own: Experts, loads: Load) -> list[Block]:
-    hidden, element = model.hidden, shard.element
+    hidden, element = model.expert_width, shard.element
     local, inner = own.count // shard.ep, own.size // shard.etp
     wide = inner * (2 if model.gated else 1)
     # Members of etp gather each other's tokens; without sequence parallelism they have the same ones.

@@ -79,11 +79,12 @@ def _decoder(model: Decoder) -> Parameters:
     experts = routed = shared = router = idle = 0
     if model.experts:
         own = model.experts
-        routed = _block(hidden, own.size, projections, own.bias)
+        routed = _block(model.expert_width, own.size, projections, own.bias)
         shared = own.shared * _block(hidden, own.shared_size or own.size, projections, own.bias)
         router = own.count * (hidden + own.router_bias) + hidden * own.shared_gate
         # A token visits top_k routed experts and all shared ones.
         experts, idle = own.count * routed + shared, (own.count - own.top_k) * routed
+        experts += 2 * hidden * (own.latent or 0)
     # One norm before each block, and the final one.
     norms = sum(map(bool, (*mixers, *feeds))) + 1
     return Parameters(

@@ -170,6 +170,11 @@ class Experts(Part):
     shared: Natural = Field(default=0, description="Experts that every token visits.")
     shared_size: Count | None = Field(default=None, description="Inner size of one; absent: size.")
     shared_gate: bool = Field(default=False, description="A learned gate on the shared experts (Qwen2-MoE).")
+    latent: Count | None = Field(
+        default=None,
+        description="Size of the vectors that routed experts read and make, which two projections lead to and from "
+        "(LatentMoE, Nemotron 3 Super); absent: hidden.",
+    )
     dense_first: Natural = 0
     every: Count = 1
     bias: bool = False

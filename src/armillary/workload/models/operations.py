@@ -212,8 +212,10 @@ def _feeds(model: Decoder, layer: int, tokens: int) -> dict[str, int]:
         slots = experts.count * -int(-experts.capacity_factor * slots // experts.count)
     parts = {
         "router": 2 * tokens * hidden * (experts.count + experts.shared_gate),
-        "routed experts": 2 * slots * projections * hidden * experts.size,
+        "routed experts": 2 * slots * projections * model.expert_width * experts.size,
     }
+    if experts.latent:
+        parts["latent projections"] = 2 * tokens * 2 * hidden * experts.latent
     if experts.shared:
         size = experts.shared * (experts.shared_size or experts.size)
         parts["shared experts"] = 2 * tokens * projections * hidden * size

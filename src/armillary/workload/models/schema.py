@@ -99,6 +99,11 @@ class Decoder(Described):
         """How many heads keys and values have."""
         return self.attention.kv_heads or self.attention.heads
 
+    @property
+    def expert_width(self) -> int:
+        """Size of the vectors that routed experts read and make."""
+        return (self.experts and self.experts.latent) or self.hidden
+
     def has_experts(self, layer: int) -> bool:
         """Return whether layer `layer`, counted from 0, is a mixture of experts."""
         experts = self.experts

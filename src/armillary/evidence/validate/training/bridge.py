@@ -2,8 +2,8 @@
 
 What the rows leave open is from the recipes of that repository (scripts/performance/configs): distributed optimizer
 that overlaps, gradients reduced in bf16, no recomputation but of small pieces, sequence beside tensor parallelism,
-interleaved stages, DeepSeek-V3 with its module for a second token unless the row says without. Values in brackets,
-which are of another precision, are left out.
+interleaved stages, DeepSeek-V3 with its module for a second token unless the row says without, Nemotron 3 Super with
+two. Values in brackets, which are of another precision, are left out.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ MODELS = {
     "gptoss120b": "gpt-oss-120b",
     "kimik2": "kimi-k2",
     "nemotron3nano": "nemotron-3-nano",
+    "nemotron3super": "nemotron-3-super",
 }
 """Presets by name without signs."""
 # "CS" is a scale per tensor of its own largest value, which rows of fp8 that name none have, too: the only other recipe
@@ -90,6 +91,9 @@ RUNS: tuple[tuple[str, str, str, str, Run], ...] = (
     ("qwen3-30b-a3b", "GB200 GB300 B200 B300", "", "", Run(False, ("router",))),
     ("nemotron-3-nano", "H100", "", "", Run(False, ("attention",), ("moe", "layernorm", "core_attn"))),
     ("nemotron-3-nano", "", "", "", Run(False, WHOLE)),
+    ("nemotron-3-super", "GB200", "mx", "", Run(False, ("attention",), (*SMALL, "core_attn", "moe"))),
+    ("nemotron-3-super", "B200", "mx", "", Run(again=(*SMALL, "core_attn"))),
+    ("nemotron-3-super", "", "", "", Run(False, WHOLE)),
 )
 """The two stored states of these files do not say from which release on a line holds; where they differ, the release at
 which rows of the same plan change is taken."""
@@ -112,8 +116,9 @@ SYSTEMS = {
 }  # fmt: skip
 
 NOTES = (
-    "Nemotron 3 Super and Ultra are refused. "
-    "LoRA is shown apart: adapters of rank 16 on the projections of queries, keys and values, as in the recipes.",
+    "Nemotron 3 Ultra is refused. Modules that predict further tokens (DeepSeek-V3, Nemotron 3 Super) have no pass of "
+    "the head. LoRA is shown apart: adapters of rank 16 on the projections of queries, keys and values, as in the "
+    "recipes.",
     "Rows of one plan differ by 10 to 60 % between releases; what runs in CUDA graphs, and whether messages of experts "
     "run beside other microbatches, is from the recipes.",
 )
@@ -265,13 +270,17 @@ def _model(name: str) -> tuple[Decoder | None, str]:
     plain = _plain(name)
     if plain.startswith("nemotron3") and plain not in MODELS:
         # Refused rather than taken for something else.
-        return None, f"{name} has experts on a latent vector, which models cannot describe"
+        return None, f"the recipe of {name} moves activations to the host, which plans cannot say"
     if plain not in MODELS:
         return None, f"no model '{name}', expected {', '.join(MODELS.values())}"
     model = load_model(MODELS[plain])
     assert isinstance(model, Decoder)
-    # Unless the row says "w/o MTP".
+    # Modules that predict further tokens are layers more; their passes of the head are left out.
     if plain == "deepseekv3" and "w/o" not in name:
-        # The module that predicts a second token is a layer more; its second pass of the head is left out.
         model = model.model_copy(update={"name": "DeepSeek-V3 with MTP", "layers": model.layers + 1})
+    if plain == "nemotron3super":
+        # `mtp_num_layers` 2 of `mtp_hybrid_override_pattern` "*E" in its recipe for pre-training.
+        layout = f"{model.layout}{2 * '*E'}"
+        update = {"name": f"{model.name} with MTP", "layers": len(layout), "layout": layout}
+        model = model.model_copy(update=update)
     return model, ""

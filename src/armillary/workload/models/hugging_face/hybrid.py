@@ -34,11 +34,11 @@ def qwen3_next(config: Configuration) -> Built:
 
 
 def nemotron_h(config: Configuration) -> Built:
-    """Build Nemotron-H, or Nemotron 3 Nano, whose layers have one block each."""
-    layout = str(config.document.require("hybrid_override_pattern", "a letter for each layer, such as MEM*"))
+    """Build Nemotron-H or Nemotron 3, whose layers have one block each, without modules for further tokens."""
+    layout = _layout(config)
     bias = config.true("mlp_bias", False)
     data: dict[str, Any] = {
-        "layers": config.whole("num_hidden_layers"),
+        "layers": config.whole("num_hidden_layers", len(layout)),
         "hidden": config.whole("hidden_size"),
         "vocabulary": config.whole("vocab_size"),
         "context": config.whole("max_position_embeddings", 4096),
@@ -76,4 +76,20 @@ def nemotron_h(config: Configuration) -> Built:
             "router_bias": True,
             "bias": bias,
         }
+        if config.given("moe_latent_size"):
+            data["experts"]["latent"] = config.whole("moe_latent_size")
     return Decoder, data
+
+
+LETTERS = {"mamba": "M", "attention": "*", "moe": "E", "mlp": "-"}
+"""Word of ``layers_block_type`` -> letter of ``hybrid_override_pattern``; a file has either."""
+
+
+def _layout(config: Configuration) -> str:
+    """Return a letter for each layer."""
+    kinds = config.value("layers_block_type")
+    if kinds is None:
+        return str(config.document.require("hybrid_override_pattern", "a letter for each layer, such as MEM*"))
+    if not isinstance(kinds, list) or not kinds or any(each not in LETTERS for each in kinds):
+        config.document.reject(("layers_block_type",), kinds, f"a list of {', '.join(LETTERS)}")
+    return "".join(LETTERS[each] for each in kinds)
