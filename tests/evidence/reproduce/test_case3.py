@@ -27,6 +27,8 @@ def test_the_smaller_models_are_all_presets_that_have_experts() -> None:
         "llama-4-maverick",
         "minimax-m2.5",
         "nemotron-3-nano",
+        "nemotron-3-super",
+        "nemotron-3-ultra",
         "qwen3-next-80b-a3b",
         "qwen3.5-397b-a17b",
     }

@@ -199,10 +199,19 @@ def test_inputs_beyond_a_limit_are_held_to_it_by_plain_kernels() -> None:
     assert sorted(sizes(graph(None, held), names)) == sorted(count * each for each in [2, 2, 3, 2] * LAYERS)
 
 
-@pytest.mark.parametrize(("recipe", "kernels"), [(None, 1), ("current", 1), ("mx", 3)])
-def test_experts_are_multiplied_and_quantised_one_by_one(recipe: str | None, kernels: int) -> None:
-    experts, wish = 8, {"ranks": 1, "batch": 1, "sequence": SEQUENCE}
-    numbers = {"numbers": {"compute": "fp8", "recipe": recipe}} if recipe else {}
+@pytest.mark.parametrize(
+    ("recipe", "quantise", "kernels", "quantising"),
+    [
+        (None, "apart", 1, 0), ("current", "apart", 1, 4), ("mx", "apart", 3, 4), ("mx", "joined", 1, 4),
+        ("nvfp4", "apart", 3, 8), ("nvfp4", "joined", 1, 0),
+    ],
+)  # fmt: skip
+def test_experts_are_multiplied_and_quantised_one_by_one(
+    recipe: str | None, quantise: str, kernels: int, quantising: int
+) -> None:
+    experts, wish = 8, {"ranks": 1, "batch": 1, "sequence": SEQUENCE, "experts": {"quantise": quantise}}
+    compute = "fp4" if recipe == "nvfp4" else "fp8"
+    numbers = {"numbers": {"compute": compute, "recipe": recipe}} if recipe else {}
     layer = layers_of(EXPERTS, Plan.model_validate(wish | numbers))[1]
     steps = [*layer.forward, *layer.backward, *layer.weight]
     # Two weights in three passes; the kernels that turn the scales of both operands go before each.
@@ -211,7 +220,9 @@ def test_experts_are_multiplied_and_quantised_one_by_one(recipe: str | None, ker
     ]
     assert loops == [experts * kernels] * 6
     quantised = [
-        step.looped for step in steps if step.name.startswith("experts.") and "quantize" in step.name
+        step.looped
+        for step in steps
+        if step.looped and step.name.startswith("experts.") and "quantize" in step.name
     ]
-    assert quantised == ([experts] * 4 if recipe else [])
+    assert quantised == [experts] * quantising
     assert not any(step.looped for step in steps if not step.name.startswith("experts."))

@@ -22,7 +22,7 @@ CHANGES: dict[str, list[Any]] = {
     "data.check": [True], "data.clear": [True], "data.copies": [True], "recompute": ["selective"],
     "early_stop": [True], "host.issue_each": ["1 us"], "host.gap": ["1 us"], "host.synchronise": ["1 us"],
     "host.graphs": [["attention"]], "experts.domain": [2], "experts.dispatcher": ["deepep"],
-    "experts.dispatch": ["fp8"], "parallel.etp": [1],
+    "experts.quantise": ["apart"], "experts.dispatch": ["fp8"], "parallel.etp": [1],
 }  # fmt: skip
 """Key -> values other than the default."""
 BASES: list[dict[str, Any]] = [
@@ -35,7 +35,11 @@ BASES: list[dict[str, Any]] = [
     {"data": {"sharding": "fsdp", "limit": 3}, "recompute": "selective", "recompute_modules": ["core_attn"]},
     {"data": {"sharding": "parameter-server"}, "batch": 7},
     {"parallel": {"ep": 4}, "host": {"issue": "1 us"}},
-]
+    {
+        "parallel": {"ep": 4}, "numbers": {"compute": "fp8", "recipe": "mx"}, "host": {"gap": "1 us"},
+        "experts": {"dispatch": "bf16"},
+    },
+]  # fmt: skip
 
 
 def content(trace: Trace) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,14 +24,28 @@ LINEAR = ("gemm", *LAYOUTS)
 """Last words of the names of GEMMs of linear layers, of which those of several experts are issued one by one."""
 FUSED = ("attend",)
 """Words in the names of fused attention."""
-SCAN = "scan"
-"""Last word of the names of kernels that pass states from chunk to chunk: linear attention, state spaces."""
-SCAN_RATE, SCAN_MEMORY = 0.93e12, 0.66
-"""FLOP/s of an SM in such kernels, and the share of their bytes that reaches the memory.
 
-Kernels of Gated DeltaNet take 1.9, 1.67 and 1.5 ns per token and head of 128 x 128 on an H100, H200 and B200
-(aiconfigurator, TensorRT-LLM 1.3.0rc10, from 16,384 tokens and 32 heads on): they follow neither the peak of the tensor
-cores nor the memory alone, and these two numbers give 1.94, 1.71 and 1.45 ns.
+
+class Scan(NamedTuple):
+    """How fast kernels pass states from chunk to chunk: linear attention, state spaces.
+
+    Attributes:
+        rate: FLOP/s of an SM.
+        memory: Share of their bytes that reaches the memory.
+    """
+
+    rate: float
+    memory: float
+
+
+SCANS = {"scan": Scan(0.93e12, 0.66), "ssd": Scan(0.235e12, 0.66)}
+"""By the last word of their names.
+
+- ``scan``, of Gated DeltaNet: 1.9, 1.67 and 1.5 ns per token and head of 128 x 128 on an H100, H200 and B200
+  (aiconfigurator, TensorRT-LLM 1.3.0rc10, from 16,384 tokens and 32 heads on). They follow neither the peak of the
+  tensor cores nor the memory alone; these two numbers give 1.94, 1.71 and 1.45 ns.
+- ``ssd``, of Mamba-2 in training: no kernel was measured. The rate is that with which Nemotron 3 Nano's steps of
+  Megatron-Bridge have no error on average, so that it holds what else such layers lack (docs/validation/training.md).
 """
 
 
@@ -81,7 +95,7 @@ class GpuModel(ComputeModel):
         kind = work.kind(at)
         if kind in ("gemm", "unknown"):
             return kind
-        if kind == "flops" and work.names[at].rpartition(".")[2] == SCAN:
+        if kind == "flops" and work.names[at].rpartition(".")[2] in SCANS:
             return "scan"
         fused = bool(work.attention_of(at)) or any(word in work.names[at] for word in FUSED)
         return "attention" if kind == "flops" and fused else "other"
@@ -187,8 +201,9 @@ class GpuModel(ComputeModel):
 
     def _scans(self, work: Work, which: Sequence[int], ns: Floats, bound: list[str]) -> None:
         for at in which:
-            computing = float(work.operations[at]) / (SCAN_RATE * self.gpu.sms)
-            moving = SCAN_MEMORY * max(int(work.size[at]), 0) / (self.gpu.bandwidth * self.gpu.share)
+            scan = SCANS[work.names[at].rpartition(".")[2]]
+            computing = float(work.operations[at]) / (scan.rate * self.gpu.sms)
+            moving = scan.memory * max(int(work.size[at]), 0) / (self.gpu.bandwidth * self.gpu.share)
             busy = portable.hypot(computing, moving * self.factors.memory)
             ns[at] = (busy + self.gpu.launch) * SECOND
             bound[at] = "compute" if computing > moving else "memory"

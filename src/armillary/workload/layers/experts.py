@@ -42,7 +42,7 @@ def check_keys(plan: Plan, model: Model) -> None:
     for name, absent in EXPERT_KEYS.items():
         value = getattr(plan.experts, name)
         if value != absent:
-            expected = "none" if absent is None else f"{absent:g}"
+            expected = "none" if absent is None else absent if isinstance(absent, str) else f"{absent:g}"
             raise InputError(f"experts.{name} {value}: '{model.name}' has no experts, expected {expected}")
 
 

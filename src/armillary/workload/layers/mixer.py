@@ -74,7 +74,9 @@ def mixer_blocks(shard: Shard, model: Decoder) -> list[Block]:
             )
         )
     forward, backward = (round(each * tokens * heads) for each in _moved(own))
-    flops, name = tokens * own.operations // shard.tp, "scan"
+    # Kernels of training are timed apart: see `armillary.compute.gpu.model.SCANS`.
+    scan = "scan" if delta or not shard.training else "ssd"
+    flops, name = tokens * own.operations // shard.tp, scan
     if not shard.training and shard.queries == 1:
         # Of a token: its head's state is decayed, corrected, and multiplied by keys and by queries.
         states = tokens * heads * own.key_size * own.value_size
@@ -86,7 +88,7 @@ def mixer_blocks(shard: Shard, model: Decoder) -> list[Block]:
             "mixer",
             (Step(name, flops, forward, shard.high),),
             # Of attention, too, what fused kernels compute again is not counted.
-            (Step("scan", 2 * flops, backward, shard.high),),
+            (Step(scan, 2 * flops, backward, shard.high),),
             saved=copies + made + scores,
             working=forward,
         ),

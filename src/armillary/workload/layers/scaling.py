@@ -34,7 +34,8 @@ def _scaled(shard: Shard, recipe: Recipe, block: Block, behind: bool) -> Block:
     # Frozen weights have no gradient, for which tensors would be quantised along their columns.
     columns = any(_low(step) for step in block.weight)
     # Vectors of each expert are a tensor of their own.
-    tensors = shape.batch if shape.batch > 1 else 0
+    each = shape.batch > 1 and not (recipe.grouped and shard.quantise == "joined")
+    tensors = shape.batch if each else 0
     there = () if behind else _quantised(shard, recipe, block.forward, (), rows * shape.k, columns, tensors)
     back = (
         _quantised(shard, recipe, block.backward, block.for_weights, rows * shape.n, columns, tensors)
@@ -57,8 +58,8 @@ def _low(step: Step) -> bool:
 def _known(shard: Shard, step: Step) -> Step:
     if not _low(step):
         return step
-    # Each GEMM of a loop follows the kernels that turn the scales of its operands.
-    turned = RECIPES[shard.recipe].turned if shard.recipe else 0
+    # Each GEMM of a loop may follow kernels that turn the scales of its operands.
+    turned = RECIPES[shard.recipe].turned if shard.recipe and shard.quantise == "apart" else 0
     return replace(step, scaling=shard.recipe or "", looped=step.looped * (1 + turned))
 
 

@@ -64,6 +64,7 @@ class Shard:
         dummies: Whether GEMMs that accumulate gradients return others for autograd.
         recipe: How operands in fp8 or fp4 are scaled; None: each GEMM casts its own.
         align: Tokens to a multiple of which those of an expert are padded.
+        quantise: How operands of experts are quantised, see `armillary.workload.plan.scaling.Recipe`.
     """
 
     batch: int
@@ -100,6 +101,7 @@ class Shard:
     lora: Lora | None = None
     recipe: str | None = None
     align: int = 1
+    quantise: str = "joined"
     dispatcher: Dispatcher | None = None
     stores: Stores | None = None
     """Storage precisions of inference; None in training."""
@@ -245,6 +247,7 @@ def _shard(
         lora=plan.lora,
         recipe=plan.numbers.recipe,
         align=alignment(plan),
+        quantise=plan.experts.quantise,
         dispatcher=plan.experts.dispatcher,
         stores=None if training else stores(plan),
     )

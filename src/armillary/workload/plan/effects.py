@@ -110,6 +110,11 @@ RULES = (
         ("experts.dispatcher", "experts.dispatch"), lambda plan, _: plan.parallel.ep > 1 or _gathers(plan),
         "with ep 1 every rank has all experts, and no token is sent",
     ),
+    Rule(
+        ("experts.quantise",),
+        lambda plan, _: plan.numbers.recipe in ("mx", "nvfp4") and bool(plan.host.gap or plan.host.issue_each),
+        "only kernels of mx and nvfp4 that take host.gap or host.issue_each for each expert differ",
+    ),
 )  # fmt: skip
 """Of each key the first rule that it breaks counts."""
 

@@ -38,7 +38,10 @@ class Recipe:
         both: Whether gradients are gathered along rows and columns; else along rows, and turned by each rank.
         align: Tokens to a multiple of which those of an expert are padded (Megatron-core, get_fp8_align_size and
             get_fp4_align_size).
-        turned: Operands of a GEMM whose scales a kernel puts in the order that cuBLAS reads.
+        turned: Operands of a GEMM whose scales a kernel puts in the order that cuBLAS reads, where kernels are `apart`.
+            Transformer Engine 2.12 has kernels that quantise write that order (pull request 2486).
+        grouped: Whether kernels quantise the vectors of all experts at once where they are `joined` (pull requests
+            2351 and 2411, of the same release).
     """
 
     element: Fraction
@@ -49,6 +52,7 @@ class Recipe:
     both: bool = False
     align: int = 16
     turned: int = 0
+    grouped: bool = False
 
     @property
     def last(self) -> str:
@@ -77,7 +81,13 @@ RECIPES = {
     "block": Recipe(_BLOCK, _kernels(_BLOCK)),
     "mx": Recipe(_MX, _kernels(_MX), both=True, align=32, turned=2),
     "nvfp4": Recipe(
-        _NVFP4, _kernels(_NVFP4, amax=True, apart=True), reduces=True, both=True, align=64, turned=2
+        _NVFP4,
+        _kernels(_NVFP4, amax=True, apart=True),
+        reduces=True,
+        both=True,
+        align=64,
+        turned=2,
+        grouped=True,
     ),
 }
 AMAX = 4

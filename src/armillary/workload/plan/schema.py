@@ -215,6 +215,11 @@ class ExpertLoad(Part):
         description="Precision of tokens, and of gradients, sent to experts; by default fp8 with fp8 or fp4, else that "
         "of activations. Precision of expert outputs is never reduced.",
     )
+    quantise: Literal["joined", "apart"] = Field(
+        default="joined",
+        description="Kernels that quantise for experts in mx and nvfp4. joined: they order scales for GEMMs, and take "
+        "all experts at once in nvfp4; apart: for each expert, others order scales (Transformer Engine up to 2.11).",
+    )
 
 
 class Lora(Part):

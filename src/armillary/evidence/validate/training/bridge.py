@@ -110,6 +110,9 @@ DISPATCHERS: tuple[tuple[str, str, str, str, Dispatcher], ...] = (
     ("qwen3-30b-a3b", "", "", "", "alltoall"),
 )
 """What sends tokens to experts (``moe_token_dispatcher_type``, ``moe_flex_dispatcher_backend``); of others HybridEP."""
+JOINED = "26.04"
+"""First release whose quantisation of experts is that of Transformer Engine 2.12: rows of equal plans rise by 5 to 10 %
+from 26.02 on, and those of nvfp4 begin."""
 SYSTEMS = {
     "DGX-H100": "dgx-h100", "DGX-B200": "dgx-b200", "DGX-B300": "dgx-b300", "DGX-GB200": "nvl72-gb200",
     "DGX-GB300": "nvl72-gb300",
@@ -199,6 +202,7 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
             "domain": MACHINES[SYSTEMS[system]].domain,
             "dispatcher": _of(DISPATCHERS, *of, "hybridep"),
             "dispatch": "bf16",
+            "quantise": "joined" if release >= JOINED else "apart",
         }
         run = _of(RUNS, *of, Run())
         if run.overlap:

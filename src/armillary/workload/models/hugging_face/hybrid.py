@@ -89,7 +89,9 @@ def _layout(config: Configuration) -> str:
     """Return a letter for each layer."""
     kinds = config.value("layers_block_type")
     if kinds is None:
-        return str(config.document.require("hybrid_override_pattern", "a letter for each layer, such as MEM*"))
+        return str(
+            config.document.require("hybrid_override_pattern", "a letter for each layer, such as MEM*")
+        )
     if not isinstance(kinds, list) or not kinds or any(each not in LETTERS for each in kinds):
         config.document.reject(("layers_block_type",), kinds, f"a list of {', '.join(LETTERS)}")
     return "".join(LETTERS[each] for each in kinds)
