@@ -21,7 +21,8 @@ from armillary.trace.expand import expand
 from armillary.workload.generate import generate
 from armillary.workload.models.decoder_parts import Attention, Experts, Mlp
 from armillary.workload.models.schema import Decoder
-from armillary.workload.plan.schema import Data, ExpertLoad, Offload, Parallel, Pipeline, Plan
+from armillary.workload.plan.experts import ExpertLoad
+from armillary.workload.plan.schema import Data, Offload, Parallel, Pipeline, Plan
 
 MODEL = Decoder(
     name="drawn", layers=8, hidden=1024, vocabulary=8192, context=512, tied=True, norm="rms", activation="swiglu",

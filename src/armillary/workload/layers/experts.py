@@ -25,7 +25,8 @@ from armillary.workload.layers.linear import (
 from armillary.workload.layers.shard import Shard, check_divides
 from armillary.workload.models.decoder_parts import Experts
 from armillary.workload.models.schema import Decoder, Model
-from armillary.workload.plan.schema import ExpertLoad, Plan
+from armillary.workload.plan.experts import ExpertLoad
+from armillary.workload.plan.schema import Plan
 
 EXPERT_KEYS = {name: field.default for name, field in ExpertLoad.model_fields.items()}
 """Key of a plan about experts -> its value where nothing is said."""

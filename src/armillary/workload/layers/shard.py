@@ -7,9 +7,10 @@ from typing import Literal
 
 from armillary.base.errors import InputError
 from armillary.workload.layers.layer import Precision
+from armillary.workload.plan.experts import Dispatcher
 from armillary.workload.plan.numbers import Stores, dispatch, gradient, stored, stores
 from armillary.workload.plan.scaling import alignment
-from armillary.workload.plan.schema import ELEMENT, Context, Dispatcher, Lora, Plan
+from armillary.workload.plan.schema import ELEMENT, Context, Lora, Plan
 
 
 def divisors(number: int) -> list[int]:

@@ -20,7 +20,7 @@ from armillary.evidence.validate.training.machines import MACHINES
 from armillary.evidence.validate.training.rows import read_rows
 from armillary.workload.models import load_model
 from armillary.workload.models.schema import Decoder
-from armillary.workload.plan.schema import Dispatcher
+from armillary.workload.plan.experts import Dispatcher
 
 COLUMNS = (
     "release", "task", "System", "Model", "#-GPUs", "Precision", "GBS", "MBS", "Sequence Length", "FSDP", "TP", "PP",
