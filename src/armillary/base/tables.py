@@ -184,14 +184,40 @@ class Layout:
         self.tables.append(Table(name, shape, comment, self, apart=True))
         return self.tables[-1]
 
+    def reserve(self, lengths: Mapping[str, int]) -> dict[str, Ints]:
+        """Return tables of these lengths, to be filled: slices of one array, which `program` takes without a copy."""
+        ends = np.cumsum([self.head, *lengths.values()]).tolist()
+        flat = np.empty(ends[-1], np.int64)
+        return {name: flat[at:end] for name, at, end in zip(lengths, ends, ends[1:], strict=False)}
+
+    def _reserved(self, tables: Mapping[str, Part]) -> Ints | None:
+        """Return the array that `reserve` made, if these are all of its tables; else None."""
+        first = next(iter(tables.values()), None)
+        flat = first.base if isinstance(first, np.ndarray) else None
+        if not isinstance(flat, np.ndarray) or flat.dtype != np.int64 or is_checking():
+            return None
+        at = self.head
+        for table in tables.values():
+            if not isinstance(table, np.ndarray) or table.base is not flat or table.strides != (8,):
+                return None
+            # An empty slice may have any address.
+            if table.size and table.ctypes.data != flat.ctypes.data + 8 * at:
+                return None
+            at += table.size
+        return flat if at == len(flat) else None
+
     def program(
         self, tables: Mapping[str, Part], mode: Mode, scalars: Mapping[int, int] | None = None
     ) -> tuple[Any, dict[str, int]]:
-        """Lay tables out in one array, a list for the interpreter; returns it and the address of each table."""
+        """Lay tables out in one array, a list for the interpreter; returns it and the address of each table.
+
+        Kernels only read it: what `reserve` made is taken as it is.
+        """
         head = np.zeros(self.head, np.int64)
         for place, value in (scalars or {}).items():
             head[place] = value
         parts, base, at = [head], {}, len(head)
+        reserved = self._reserved(tables)
         for name, table in tables.items():
             at += len(before_table())
             base[name] = head[self.places[name]] = at
@@ -199,7 +225,11 @@ class Layout:
             # Guards stand here only where kernels are checked; otherwise both are empty.
             parts += [before_table(part.size), part]
             at += part.size
-        flat = np.concatenate([*parts, before_table()])
+        if reserved is None:
+            flat = np.concatenate([*parts, before_table()])
+        else:
+            flat = reserved
+            flat[: self.head] = head
         # For the interpreter a list: indexing an array from Python makes an object of each value.
         return (flat if mode == "compiled" else flat.tolist()), base
 

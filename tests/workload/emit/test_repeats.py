@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from armillary.base.errors import InputError
 from armillary.trace import Trace
 from armillary.workload.emit import training
-from armillary.workload.emit.repeats import Again, Role
+from armillary.workload.emit.repeats import Again, Place, Role
 from armillary.workload.generate import generate
 from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.schema import Plan
@@ -26,9 +26,9 @@ MODEL: dict[str, Any] = {
 class NodeByNode(Again):
     """Places no task as arrays."""
 
-    def task(self, role: Role, microbatch: int) -> None:
+    def task(self, role: Role, microbatch: int, place: Place) -> None:
         self.settle()
-        self.place(role, microbatch, False)
+        place(role, microbatch, False)
 
 
 @st.composite

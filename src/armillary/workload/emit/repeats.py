@@ -116,14 +116,15 @@ class Repeats:
         return self._roles.setdefault(key, len(self._roles))
 
 
+Place = Callable[[Role, int, bool], None]
+"""Places a task of a role and a microbatch node by node, its gradients complete or not."""
+
+
 class Again:
     """Places the tasks of a rank, as arrays where one like them has been placed."""
 
-    def __init__(
-        self, rank: Rank, replicas: Replicated, repeats: Repeats, place: Callable[[Role, int, bool], None]
-    ) -> None:
-        """Begin; `place` places a task of a role and a microbatch node by node, its gradients complete or not."""
-        self.rank, self.replicas, self.repeats, self.place = rank, replicas, repeats, place
+    def __init__(self, rank: Rank, replicas: Replicated, repeats: Repeats) -> None:
+        self.rank, self.replicas, self.repeats = rank, replicas, repeats
         self.used: list[int] = []
         """The last kernel after each layer of the task that is placed node by node."""
         self.gradients: list[Nodes | None] = []
@@ -145,12 +146,12 @@ class Again:
         self._left, self._behind = None, False
         self._weights.clear()
 
-    def task(self, role: Role, microbatch: int) -> None:
-        """Place a task that does not complete the gradients of its layers."""
+    def task(self, role: Role, microbatch: int, place: Place) -> None:
+        """Place a task that does not complete the gradients of its layers; `place` does so node by node."""
         weights = self._weights.get(role) or self._ready(role)
         if weights is None:
             self.settle()
-            self.place(role, microbatch, False)
+            place(role, microbatch, False)
             return
         if self._left is None:
             shape, named = self.rank.state()
@@ -166,7 +167,7 @@ class Again:
         key = (role.key, state, equal, counts)
         repeat = self.repeats.found.get(key)
         if repeat is None:
-            self._record(key, role, microbatch, (*nodes, *given))
+            self._record(key, role, microbatch, (*nodes, *given), place)
         else:
             self._repeat(repeat, role, microbatch, (*nodes, *given))
 
@@ -183,7 +184,7 @@ class Again:
         self._weights[role] = weights
         return weights
 
-    def _record(self, key: Hashable, role: Role, microbatch: int, known: Ids) -> None:
+    def _record(self, key: Hashable, role: Role, microbatch: int, known: Ids, place: Place) -> None:
         """Place a task node by node, which knows these nodes, and keep what it places."""
         self.settle()
         placing, repeats = self.rank.placing, self.repeats
@@ -191,7 +192,7 @@ class Again:
         self.used, self.gradients = [], []
         replicas = self.replicas
         reduced, buckets = len(replicas.reduced), len(replicas.buckets)
-        self.place(role, microbatch, False)
+        place(role, microbatch, False)
         shape, nodes = self.rank.state()
         self._left = repeats.state(shape, nodes), tuple(nodes)
         choose = recording.choice
