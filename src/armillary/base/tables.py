@@ -234,7 +234,11 @@ class Layout:
         return (flat if mode == "compiled" else flat.tolist()), base
 
     def state(
-        self, sizes: Mapping[str, int], filled: Mapping[str, Ints], mode: Mode
+        self,
+        sizes: Mapping[str, int],
+        filled: Mapping[str, Ints],
+        mode: Mode,
+        fill: Callable[[Mapping[str, Ints]], None] | None = None,
     ) -> tuple[Any, dict[str, slice]]:
         """Lay out what a run changes; returns it and where each table is.
 
@@ -242,6 +246,7 @@ class Layout:
             sizes: Rows of each shape.
             filled: Tables that begin with other values than declared, or have another size.
             mode: A list for the interpreter.
+            fill: Writes what others begin with into the tables, by name.
         """
         lengths: dict[str, int] = {}
         starts: dict[str, int] = {}
@@ -252,7 +257,7 @@ class Layout:
             for name, column in zip(names, table.declared.values(), strict=False):
                 lengths[name] = rows * (column.many if table.apart else table.width)
         begin = {name: value for name, value in starts.items() if value}
-        return self.lay_out(lengths, filled, mode, begin)
+        return self.lay_out(lengths, filled, mode, begin, fill)
 
     def lay_out(
         self,
@@ -260,6 +265,7 @@ class Layout:
         filled: Mapping[str, Ints],
         mode: Mode,
         begin: Mapping[str, int] = MappingProxyType({}),
+        fill: Callable[[Mapping[str, Ints]], None] | None = None,
     ) -> tuple[Any, dict[str, slice]]:
         """Lay out tables of these lengths, and filled ones of their own; see `state`.
 
@@ -280,6 +286,8 @@ class Layout:
                 _fill(state[span], filled[name])
             elif name in begin:
                 state[span] = begin[name]
+        if fill:
+            fill({name: state[span] for name, span in where.items()})
         return (state if mode == "compiled" else state.tolist()), where
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from armillary.base.allowed import Pace
 from armillary.base.errors import InputError
+from armillary.base.garbage import uncollected
 from armillary.collective.chunk_order import WITHIN
 from armillary.engine.common.items import View
 from armillary.engine.common.lowered import Tables, side_by_side
@@ -94,6 +95,7 @@ class Paces:
         return np.maximum(ticks, least)
 
 
+@uncollected()
 def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True) -> PhysicalProgram:
     """Lower `trace` on `platform`.
 
@@ -213,6 +215,7 @@ class Build:
         row = items[:, lk.I_ROW]
         items[:, lk.I_ROW] = np.where(row < 0, ~row + tables.rows, row)
         tables.rows += self.batch_rows
+        tables.share_paces(flat["PACES"])
         scheduling = self.platform.scheduling
         scalars = {
             lk.Z_POLICY: lk.FAIR if scheduling == "fair" else lk.ORDERED,

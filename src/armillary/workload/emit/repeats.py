@@ -70,7 +70,8 @@ class Repeat:
         nodes: The nodes that this names.
         kept: The nodes of each output that is kept by microbatch; None where there is none.
         used: The last kernels after its layers.
-        gradients: The nodes that make the gradients of each layer; None where it makes none, or reduces them itself.
+        gradients: The nodes that make the gradients of a layer, and which of the uses that is; none where it reduces
+            them itself.
         reduced: The nodes after which it has reduced gradients.
         buckets: What it has reduced, with axis sets; layers are numbered from the first of the task.
     """
@@ -83,7 +84,7 @@ class Repeat:
     nodes: Choice
     kept: tuple[Choice | None, ...]
     used: Choice
-    gradients: tuple[Choice | None, ...]
+    gradients: tuple[tuple[int, Choice], ...]
     reduced: Choice
     buckets: tuple[tuple[str, Bucket], ...]
 
@@ -162,8 +163,7 @@ class Again:
             taken = slots[microbatch, at]
             given, counts = (*given, *taken), (*counts, len(taken))
         # Nodes of the state have their places, others numbers below 0: which are equal to which, and nothing else.
-        number = dict(zip(nodes, range(len(nodes)), strict=True))
-        equal = tuple([number.setdefault(node, ~len(number)) for node in given])
+        equal = tuple([nodes.index(node) if node in nodes else ~given.index(node) for node in given])
         key = (role.key, state, equal, counts)
         repeat = self.repeats.found.get(key)
         if repeat is None:
@@ -217,7 +217,7 @@ class Again:
             templates=templates,
             state=self._left[0],
             kept=tuple([None if each is None else choose(each) for each in kept]),
-            gradients=tuple([None if each is None else choose(each) for each in noted]),
+            gradients=tuple([(place, choose(each)) for place, each in enumerate(noted) if each is not None]),
             buckets=_moved(replicas.buckets[buckets:], -role.first),
             **choices,
             made=recording.made(),
@@ -238,10 +238,8 @@ class Again:
         for (slots, at), choose in zip(role.keeps, repeat.kept, strict=True):
             if choose:
                 slots[microbatch, at] = choose(pool)
-        # None where they were reduced.
-        for (number, _), choose in zip(role.uses, repeat.gradients, strict=False):
-            if choose:
-                replicas.note(number, choose(pool))
+        for place, choose in repeat.gradients:
+            replicas.note(role.uses[place][0], choose(pool))
         if replicas.every_microbatch:
             replicas.reduced += repeat.reduced(pool)
             replicas.buckets += _moved(repeat.buckets, role.first)
