@@ -228,9 +228,10 @@ def test_code_for_the_interpreter_does_what_the_accessors_do(kernels: Kernels) -
     assert names["lane"](state, 1, 7) == (-1, 17, 17, 0) and names["item"](state, 1, 2, 3) == (3, 9, 9)
 
 
+@pytest.mark.parametrize("share", [0, 0.4, 1])
 @pytest.mark.parametrize("size", [0, 1, (1 << 19) - 1, 1 << 19, (1 << 20) + 3])
-def test_sparse_zeros_are_zeros_that_can_be_written(size: int) -> None:
-    zeros, others = sparse_zeros(size), sparse_zeros(size)
+def test_sparse_zeros_are_zeros_that_can_be_written(size: int, share: float) -> None:
+    zeros, others = sparse_zeros(size, int(size * share)), sparse_zeros(size)
     assert zeros.shape == (size,)
     assert zeros.dtype == np.int64
     assert not zeros.any()
