@@ -36,8 +36,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from armillary.base.garbage import give_back
-
 if TYPE_CHECKING:
     from armillary.engine.common.lowered import Run
     from armillary.engine.physical.program import PhysicalProgram
@@ -59,6 +57,8 @@ def run_physical(trace: Trace, platform: Platform, fold: bool) -> tuple[Physical
     platform = physical_view(platform)
     program = lower(trace, platform, fold_ranks=fold)
     if program.sizes["states"] > MANY:
+        from armillary.base.garbage import give_back
+
         # What ranks were read into stands in the program, and else would stay beside the state of the run.
         give_back()
     run, terms = execute(program), platform.terms

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from armillary.base.allowed import Pace
 from armillary.base.errors import InputError
-from armillary.base.garbage import uncollected
 from armillary.collective.chunk_order import WITHIN
 from armillary.engine.common.items import View
 from armillary.engine.common.lowered import Tables, side_by_side
@@ -95,7 +94,6 @@ class Paces:
         return np.maximum(ticks, least)
 
 
-@uncollected()
 def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True) -> PhysicalProgram:
     """Lower `trace` on `platform`.
 
