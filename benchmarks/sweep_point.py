@@ -91,9 +91,9 @@ def node_by_node(generated: Callable[[], object]) -> float:
 
     usual, best = Again.task, [float("inf"), float("inf")]
 
-    def slow(self: Again, role: Any, microbatch: int) -> None:
+    def slow(self: Again, role: Any, microbatch: int, place: Any) -> None:
         self.settle()
-        self.place(role, microbatch, False)
+        place(role, microbatch, False)
 
     for _ in range(3):
         for way, task in enumerate((usual, slow)):

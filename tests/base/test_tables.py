@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -128,6 +128,35 @@ def test_a_program_is_laid_out_table_by_table() -> None:
     assert flat == [7, base["A"], base["B"], 1, 2, base["B"]] and base == {"A": 3, "B": 5}
 
 
+@given(st.lists(st.lists(st.integers(-5, 5), max_size=4), min_size=1, max_size=5), st.data())
+def test_reserved_tables_are_laid_out_without_a_copy(values: list[list[int]], data: st.DataObject) -> None:
+    layout = Layout("program")
+    rate = layout.scalar("rate")
+    names = [f"T{number}" for number in range(len(values))]
+    for name in names:
+        layout.rows(name, "rows", "").column("x", "")
+    tables = layout.reserve({name: len(own) for name, own in zip(names, values, strict=True)})
+    for name, own in zip(names, values, strict=True):
+        tables[name][:] = own
+    # One that was replaced, or is not where it was, is laid out anew with all others.
+    changed = data.draw(st.sampled_from(["", "replaced", "order", "left out", "twice"]))
+    given = dict(tables)
+    if changed == "replaced":
+        given[names[0]] = tables[names[0]].copy()
+    elif changed == "order":
+        given = dict(reversed(given.items()))
+    elif changed == "left out":
+        del given[names[-1]]
+    elif changed == "twice":
+        given[names[-1]] = given[names[0]]
+    for mode in ("compiled", "interpreted", "compiled"):
+        flat, base = layout.program(given, cast(Mode, mode), {rate: 7})
+        copies = {name: np.array(table.tolist(), np.int64) for name, table in given.items()}
+        expected, places = layout.program(copies, cast(Mode, mode), {rate: 7})
+        assert list(flat) == list(expected) and base == places
+        assert not (changed == "" and mode == "compiled") or flat is tables[names[0]].base
+
+
 def test_a_layout_may_extend_another() -> None:
     first = Layout("first")
     first.rows("A", "a", "").column("x", "")
@@ -199,9 +228,10 @@ def test_code_for_the_interpreter_does_what_the_accessors_do(kernels: Kernels) -
     assert names["lane"](state, 1, 7) == (-1, 17, 17, 0) and names["item"](state, 1, 2, 3) == (3, 9, 9)
 
 
+@pytest.mark.parametrize("share", [0, 0.4, 1])
 @pytest.mark.parametrize("size", [0, 1, (1 << 19) - 1, 1 << 19, (1 << 20) + 3])
-def test_sparse_zeros_are_zeros_that_can_be_written(size: int) -> None:
-    zeros, others = sparse_zeros(size), sparse_zeros(size)
+def test_sparse_zeros_are_zeros_that_can_be_written(size: int, share: float) -> None:
+    zeros, others = sparse_zeros(size, int(size * share)), sparse_zeros(size)
     assert zeros.shape == (size,)
     assert zeros.dtype == np.int64
     assert not zeros.any()

@@ -35,8 +35,10 @@ Ints = NDArray[np.int64]
 Part = Ints | Callable[[int], Ints]
 """The values of a table, or a function that returns them for the address at which they will stand."""
 _NO_WORDS = np.zeros(0, np.int64)
-_HUGE = 1 << 22
-"""Bytes from which NumPy asks for pages of 2 MiB."""
+_LARGE_PAGE = 1 << 21
+"""Bytes of a large page of memory on most machines."""
+_HUGE = 2 * _LARGE_PAGE
+"""Bytes from which NumPy asks for large pages."""
 
 
 @dataclass(frozen=True)
@@ -184,14 +186,40 @@ class Layout:
         self.tables.append(Table(name, shape, comment, self, apart=True))
         return self.tables[-1]
 
+    def reserve(self, lengths: Mapping[str, int]) -> dict[str, Ints]:
+        """Return tables of these lengths, to be filled: slices of one array, which `program` takes without a copy."""
+        ends = np.cumsum([self.head, *lengths.values()]).tolist()
+        flat = np.empty(ends[-1], np.int64)
+        return {name: flat[at:end] for name, at, end in zip(lengths, ends, ends[1:], strict=False)}
+
+    def _reserved(self, tables: Mapping[str, Part]) -> Ints | None:
+        """Return the array that `reserve` made, if these are all of its tables; else None."""
+        first = next(iter(tables.values()), None)
+        flat = first.base if isinstance(first, np.ndarray) else None
+        if not isinstance(flat, np.ndarray) or flat.dtype != np.int64 or is_checking():
+            return None
+        at = self.head
+        for table in tables.values():
+            if not isinstance(table, np.ndarray) or table.base is not flat or table.strides != (8,):
+                return None
+            # An empty slice may have any address.
+            if table.size and table.ctypes.data != flat.ctypes.data + 8 * at:
+                return None
+            at += table.size
+        return flat if at == len(flat) else None
+
     def program(
         self, tables: Mapping[str, Part], mode: Mode, scalars: Mapping[int, int] | None = None
     ) -> tuple[Any, dict[str, int]]:
-        """Lay tables out in one array, a list for the interpreter; returns it and the address of each table."""
+        """Lay tables out in one array, a list for the interpreter; returns it and the address of each table.
+
+        Kernels only read it: what `reserve` made is taken as it is.
+        """
         head = np.zeros(self.head, np.int64)
         for place, value in (scalars or {}).items():
             head[place] = value
         parts, base, at = [head], {}, len(head)
+        reserved = self._reserved(tables)
         for name, table in tables.items():
             at += len(before_table())
             base[name] = head[self.places[name]] = at
@@ -199,12 +227,20 @@ class Layout:
             # Guards stand here only where kernels are checked; otherwise both are empty.
             parts += [before_table(part.size), part]
             at += part.size
-        flat = np.concatenate([*parts, before_table()])
+        if reserved is None:
+            flat = np.concatenate([*parts, before_table()])
+        else:
+            flat = reserved
+            flat[: self.head] = head
         # For the interpreter a list: indexing an array from Python makes an object of each value.
         return (flat if mode == "compiled" else flat.tolist()), base
 
     def state(
-        self, sizes: Mapping[str, int], filled: Mapping[str, Ints], mode: Mode
+        self,
+        sizes: Mapping[str, int],
+        filled: Mapping[str, Ints],
+        mode: Mode,
+        fill: Callable[[Mapping[str, Ints]], None] | None = None,
     ) -> tuple[Any, dict[str, slice]]:
         """Lay out what a run changes; returns it and where each table is.
 
@@ -212,6 +248,7 @@ class Layout:
             sizes: Rows of each shape.
             filled: Tables that begin with other values than declared, or have another size.
             mode: A list for the interpreter.
+            fill: Writes what others begin with into the tables, by name.
         """
         lengths: dict[str, int] = {}
         starts: dict[str, int] = {}
@@ -222,7 +259,7 @@ class Layout:
             for name, column in zip(names, table.declared.values(), strict=False):
                 lengths[name] = rows * (column.many if table.apart else table.width)
         begin = {name: value for name, value in starts.items() if value}
-        return self.lay_out(lengths, filled, mode, begin)
+        return self.lay_out(lengths, filled, mode, begin, fill)
 
     def lay_out(
         self,
@@ -230,17 +267,21 @@ class Layout:
         filled: Mapping[str, Ints],
         mode: Mode,
         begin: Mapping[str, int] = MappingProxyType({}),
+        fill: Callable[[Mapping[str, Ints]], None] | None = None,
     ) -> tuple[Any, dict[str, slice]]:
         """Lay out tables of these lengths, and filled ones of their own; see `state`.
 
         All values of the others are what `begin` says of their tables, else 0.
         """
-        at, where = self.head, {}
-        for name, length in {**lengths, **{name: len(values) for name, values in filled.items()}}.items():
+        at, where, dense = self.head, {}, 0
+        every = {**lengths, **{name: len(values) for name, values in filled.items()}}
+        # Tables shorter than a large page stand first, and share some: see `sparse_zeros`.
+        for name in sorted(every, key=lambda each: 8 * every[each] >= _LARGE_PAGE):
             at += len(before_table())
-            where[name] = slice(at, at + length)
-            at += length
-        state = sparse_zeros(at + len(before_table()))
+            where[name] = slice(at, at + every[name])
+            at += every[name]
+            dense = at if 8 * every[name] < _LARGE_PAGE else dense
+        state = sparse_zeros(at + len(before_table()), dense)
         for after in [*where.values(), slice(len(state), len(state))]:
             if len(words := before_table(after.stop - after.start)):
                 state[after.start - len(words) : after.start] = words
@@ -250,6 +291,8 @@ class Layout:
                 _fill(state[span], filled[name])
             elif name in begin:
                 state[span] = begin[name]
+        if fill:
+            fill({name: state[span] for name, span in where.items()})
         return (state if mode == "compiled" else state.tolist()), where
 
 
@@ -262,8 +305,11 @@ def _fill(zeros: Ints, values: Ints) -> None:
         zeros[:] = values
 
 
-def sparse_zeros(size: int) -> Ints:
-    """Return `size` zeros, in separate pages of 4 KiB that take memory only when they are written.
+def sparse_zeros(size: int, dense: int = 0) -> Ints:
+    """Return `size` zeros, after the first `dense` in separate pages of 4 KiB that take memory only when written.
+
+    Each of these costs 1.3 us when it is first written, so the first are in large ones: that is a tenth of a run of the
+    step below.
 
     NumPy asks the operating system for pages of 2 MiB. Each is cleared as a whole when its first word is written, and
     of the state of a run few words are: of 97 MB for a step of Llama 405B on 16,384 NPUs, those that are written lie in
@@ -282,8 +328,12 @@ def sparse_zeros(size: int) -> Ints:
         raise MemoryError(f"no room for {size} integers") from error
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
         # Some systems give large pages to all who do not refuse them. A kernel without them refuses this.
+        first = 8 * dense // mmap.PAGESIZE * mmap.PAGESIZE
+        parts = (mmap.MADV_HUGEPAGE, 0, first), (mmap.MADV_NOHUGEPAGE, first, 8 * size - first)
         with contextlib.suppress(OSError):
-            pages.madvise(mmap.MADV_NOHUGEPAGE)
+            for advice, start, length in parts:
+                if length:
+                    pages.madvise(advice, start, length)
     return np.frombuffer(pages, np.int64)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,13 +22,13 @@ class Placements:
 
     templates: list[Template]
     """Of every placement, (placements)."""
-    first: list[int]
+    first: Sequence[int]
     """Id of its first node."""
-    labels: dict[str, list[int]]
+    labels: Mapping[str, Sequence[int]]
     """Values of labels, by name, (placements)."""
-    children: list[int]
+    children: Sequence[int]
     """Ids of the nodes that wait, (dependencies)."""
-    parents: list[int]
+    parents: Sequence[int]
     """Ids of the nodes that they wait for."""
 
 
@@ -63,16 +64,17 @@ class GraphOfTemplates:
         self._number: dict[int, int] = {}
         self.templates: list[Template] = []
         """What was placed, in the order of first placements; a reference keeps their `id()` from being reused."""
-        self._placed: list[tuple[int, int]] = []
-        """Template and first id of every single placement."""
-        self._labels: dict[str, list[int]] = {}
-        self._children: list[int] = []
-        self._parents: list[int] = []
+        # Of integers side by side NumPy makes a column ten times faster than of a list.
+        self._placed = array("q")
+        """Template and first id of every single placement, one after the other."""
+        self._labels: dict[str, array[int]] = {}
+        self._children = array("q")
+        self._parents = array("q")
         self._variants: list[tuple[Block, list[int], Mapping[str, int]]] = []
         """Blocks with the templates of their placements, and from where labels count."""
-        self._repeats: list[tuple[int, int, int]] = []
-        """Of every placed block its variant, its first id, and from where the other labels count."""
-        self._outside: list[int] = []
+        self._repeats = array("q")
+        """Of every placed block its variant, its first id, and from where the other labels count, in a row."""
+        self._outside = array("q")
         """Of every placed block its first id and the nodes outside that it names, one after the other."""
 
     def _numbered(self, template: Template) -> int:
@@ -94,11 +96,13 @@ class GraphOfTemplates:
         for port, parents in ports.items():
             # Edges through ports differ between placements, so they are kept apart from the packed ones.
             for node in template.ports.get(port, ()):
-                self._children += [base + node] * len(parents)
-                self._parents += parents
-        self._placed.append((self._numbered(template), base))
+                self._children.extend([base + node] * len(parents))
+                self._parents.extend(parents)
+        self._placed.extend((self._numbered(template), base))
         for name, value in labels.items():
-            self._labels.setdefault(name, []).append(value)
+            if name not in self._labels:
+                self._labels[name] = array("q")
+            self._labels[name].append(value)
         self.n_nodes += len(template.nodes)
         return base
 
@@ -110,9 +114,9 @@ class GraphOfTemplates:
         """Return what `place` has placed since `mark`."""
         placed, edge = mark
         return Placements(
-            [self.templates[number] for number, _ in self._placed[placed:]],
-            [base for _, base in self._placed[placed:]],
-            {name: values[placed:] for name, values in self._labels.items()},
+            [self.templates[number] for number in self._placed[placed::2]],
+            self._placed[placed + 1 :: 2],
+            {name: values[placed // 2 :] for name, values in self._labels.items()},
             self._children[edge:],
             self._parents[edge:],
         )
@@ -136,9 +140,9 @@ class GraphOfTemplates:
             outside: Ids of the nodes outside that its nodes wait for, see `Block.source`.
             start: From where the labels count for which `variant` says nothing.
         """
-        self._repeats.append((variant, self.n_nodes, start))
+        self._repeats.extend((variant, self.n_nodes, start))
         self._outside.append(self.n_nodes)
-        self._outside += outside
+        self._outside.extend(outside)
         self.n_nodes += self._variants[variant][0].nodes
 
     def placements(self) -> tuple[Ints, Ints, dict[str, Ints], Ints, Ints]:
@@ -149,7 +153,7 @@ class GraphOfTemplates:
         if not self._repeats:
             return number, base, _columns(self._labels), *edges
         blocks = [block for block, _, _ in self._variants]
-        variant, at, start = np.array(self._repeats, np.int64).T
+        variant, at, start = np.array(self._repeats, np.int64).reshape(-1, 3).T
         ptr, which = gather(np.cumsum([0, *(len(block.first) for block in blocks)]), variant)
         repeat = owners(ptr)
         numbers = np.array([number for _, each, _ in self._variants for number in each], np.int64)

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from armillary.engine.common.items import read_view
 from armillary.engine.common.network import Communicators
+from armillary.engine.common.result import timeline_of
 from armillary.engine.physical.alike import Alike
 from armillary.engine.physical.lower import lower
 from armillary.engine.physical.nodes import lower_nodes
+from armillary.engine.physical.program import execute
 from armillary.platform.files.native import load_platform
 from armillary.platform.model import Platform
 from armillary.trace import Graph, GraphBuilder, NodeType, Trace, decode, encode
@@ -112,6 +114,13 @@ def test_ranks_of_own_paces_share_their_rows(batch: bool) -> None:
     assert len(program.views) == 4
     assert len(program.tables["PACES"]) == 4 * 6
     assert len(program.tables["NODES"]) == 6 * program.layout.N_COLUMNS
+    # In memory durations stand once, and so do starts and ends.
+    for rank, view in enumerate(program.views):
+        assert np.shares_memory(view.nodes.ticks, program.tables["PACES"])
+        assert same(view.nodes.ticks, lower_nodes(graphs[rank], machine(False), None).ticks)
+    run = execute(program, "compiled")
+    timeline = timeline_of(program, run, machine(False), {})
+    assert np.shares_memory(timeline.node_start, run.state) and np.shares_memory(timeline.node_end, run.state)
 
 
 def test_a_change_of_work_is_lowered_on_its_own() -> None:

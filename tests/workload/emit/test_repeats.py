@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from armillary.base.errors import InputError
 from armillary.trace import Trace
 from armillary.workload.emit import training
-from armillary.workload.emit.repeats import Again, Role
+from armillary.workload.emit.repeats import Again, Place, Role
 from armillary.workload.generate import generate
 from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.schema import Plan
@@ -26,9 +27,9 @@ MODEL: dict[str, Any] = {
 class NodeByNode(Again):
     """Places no task as arrays."""
 
-    def task(self, role: Role, microbatch: int) -> None:
+    def task(self, role: Role, microbatch: int, place: Place) -> None:
         self.settle()
-        self.place(role, microbatch, False)
+        place(role, microbatch, False)
 
 
 @st.composite
@@ -94,6 +95,19 @@ def test_what_is_placed_again_equals_what_is_placed_node_by_node(
         patch.setattr(training, "Again", NodeByNode)
         slow = generate(model, plan)
     assert equal(fast, slow)
+
+
+def test_what_is_generated_leaves_nothing_for_the_garbage_collector() -> None:
+    keys = {"ranks": 8, "batch": 64, "sequence": 32, "parallel": {"pp": 4}}
+    plan, model = Plan.model_validate(keys), Decoder.model_validate({**MODEL, "tied": False})
+    generate(model, plan)
+    gc.collect()
+    gc.disable()
+    try:
+        generate(model, plan)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 def test_work_grows_with_distinct_tasks() -> None:

@@ -198,9 +198,10 @@ class _Build:
             scalars[lk.Z_LINKS] = len(self.links.dimensions)
         items = np.concatenate(tables.items) if tables.items else np.zeros((0, lk.I_COLUMNS), np.int64)
         self._check_length(items)
-        nodes, children = tables.rows_of_graphs()
+        graphs = {name: np.empty(length, np.int64) for name, length in tables.lengths_of_graphs().items()}
+        tables.rows_of_graphs(graphs)
         program = {
-            "NODES": nodes, "CHILDREN": children, "PACES": tables.paces, "RANKS": tables.ranks, "ITEMS": items,
+            **graphs, "PACES": tables.paces, "RANKS": tables.ranks, "ITEMS": items,
             "PLANS": plans.rows, "PHASES": plans.phase_rows, "ROUTES": plans.route_rows, "AFTER": after,
             "COMMS": comm_rows,
             "RING_ENTRY": rings.ring_entry, "LINE_ROWS": rings.line_rows, "LINES": rings.lines,

@@ -333,7 +333,8 @@ def read_workload(
         nodes[0].warnings += times.warnings
     comms = Communicators(platform)
     for s, found in nodes.items():
-        if (found.graph.types == NodeType.METADATA_NODE).any():
+        # Graphs that differ in durations have the types of one of them, which a graph keeps once they were read.
+        if ((found.like or found).graph.types == NodeType.METADATA_NODE).any():
             for g in np.unique(trace.rank_graph[structure == s]).tolist():
                 comms.read_metadata(trace.graphs[g])
     views, view_of = views_of(trace, platform, nodes, structure, comms)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import ModuleType
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.base.tables import Layout
 from armillary.engine.common import layout as lk
 from armillary.engine.common.demands import Demands
 from armillary.engine.common.items import View
@@ -167,9 +168,33 @@ def join(parts: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
 def as_table(value: Any) -> Ints:
     """Return a list of numbers or of arrays, or a matrix, as a flat contiguous int64 table."""
     # A list of arrays grows without copies while ranks are added; it is joined once, here.
-    if isinstance(value, list) and value and isinstance(value[0], np.ndarray):
+    if _is_parts(value):
         value = np.concatenate(value)
     return np.ascontiguousarray(np.asarray(value, np.int64).ravel())
+
+
+def side_by_side(layout: Layout, parts: Mapping[str, Any], others: Mapping[str, int]) -> dict[str, Ints]:
+    """Return tables as `Layout.reserve` does, some of them filled.
+
+    Args:
+        layout: Of the program.
+        parts: Values of tables, as `as_table` takes them; matrices in lists, too.
+        others: Lengths of tables that the caller fills.
+    """
+    pieces = {name: value if _is_parts(value) else [as_table(value)] for name, value in parts.items()}
+    lengths = {name: sum(piece.size for piece in found) for name, found in pieces.items()}
+    tables = layout.reserve({**lengths, **others})
+    for name, found in pieces.items():
+        at = 0
+        for piece in found:
+            tables[name][at : at + piece.size] = piece.ravel()
+            at += piece.size
+    return tables
+
+
+def _is_parts(value: Any) -> bool:
+    """Tell whether a table is given as a list of arrays."""
+    return isinstance(value, list) and bool(value) and isinstance(value[0], np.ndarray)
 
 
 @dataclass
@@ -220,9 +245,20 @@ class Tables:
             self.n_nodes += len(nodes.kind)
         return self.rows_at[shape], self.pace_at[pace]
 
-    def rows_of_graphs(self) -> tuple[Ints, Ints]:
-        """Return the tables NODES and CHILDREN of all graphs that were added."""
-        found = np.empty((self.n_nodes, lk.N_COLUMNS), np.int64)
+    def share_paces(self, paces: Ints) -> None:
+        """Let nodes read their durations in the table PACES, so that these stay in memory once."""
+        for nodes in self.lowered:
+            first = self.pace_at[id(nodes.ticks)]
+            nodes.ticks = paces[first : first + len(nodes.ticks)]
+
+    def lengths_of_graphs(self) -> dict[str, int]:
+        """Return the lengths of the tables of `rows_of_graphs`."""
+        children = sum(len(nodes.children) for nodes in self.shapes)
+        return {"NODES": self.n_nodes * lk.N_COLUMNS, "CHILDREN": children}
+
+    def rows_of_graphs(self, tables: dict[str, Ints]) -> None:
+        """Fill in the tables NODES and CHILDREN of all graphs that were added."""
+        found = tables["NODES"].reshape(-1, lk.N_COLUMNS)
         at = children = 0
         for nodes in self.shapes:
             rows = found[at : at + len(nodes.kind)]
@@ -232,8 +268,8 @@ class Tables:
             rows[:, lk.N_CHILD] = nodes.child_ptr[:-1] + children
             rows[:, lk.N_CHILDREN] = np.diff(nodes.child_ptr)
             at += len(rows)
+            tables["CHILDREN"][children : children + len(nodes.children)] = nodes.children
             children += len(nodes.children)
-        return found.ravel(), as_table([nodes.children for nodes in self.shapes])
 
     def ordinal(self, cls: int, comm: int) -> int:
         """Return the counter of the collectives of a class in a communicator."""

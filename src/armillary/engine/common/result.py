@@ -185,13 +185,7 @@ def timeline_of(lowered: Simulated, run: Run, platform: Platform, info: dict[str
             distinct.append(view)
     counts = [view.nodes.graph.n_nodes for view in lowered.views]
     ptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    start, end = np.full((2, ptr[-1]), -1, np.int64)
-    begun, ended = run.table("NODE_START"), run.table("NODE_END")
-    for c, row in enumerate(lowered.tables["RANKS"].reshape(-1, layout.R_COLUMNS).tolist()):
-        nodes = lowered.views[c].nodes
-        part = slice(row[layout.R_STATE], row[layout.R_STATE] + counts[c])
-        at = slice(int(ptr[c]), int(ptr[c + 1]))
-        start[at][nodes.order], end[at][nodes.order] = begun[part], ended[part]
+    start, end = _spans(lowered, run, ptr)
     makers = [partial(graph_table, view, lowered.group_names, lowered.names_of_all) for view in distinct]
     needs = Demands(platform)
     calls = partial(_calls, lowered, needs)
@@ -199,6 +193,7 @@ def timeline_of(lowered: Simulated, run: Run, platform: Platform, info: dict[str
         {
             # Made on demand: a run of many chunks has far more phases than nodes, and few reports need them.
             "phase_": partial(_phases, lowered, run), "call_": calls, "cut_": calls,
+            "node_call": lambda: {"node_call": lowered.node_call(ptr)},
             "node_late": lambda: {"node_late": _late(lowered, run, ptr, start)},
             "node_least": lambda: {"node_least": lowered.least(needs, len(start))},
         },
@@ -213,7 +208,6 @@ def timeline_of(lowered: Simulated, run: Run, platform: Platform, info: dict[str
         node_start=start,
         node_end=end,
         network=lowered.network_use(run),
-        node_call=lowered.node_call(ptr),
         info={
             "tick_ns": 1,
             "npus": platform.npus,
@@ -230,6 +224,25 @@ def timeline_of(lowered: Simulated, run: Run, platform: Platform, info: dict[str
             **info,
         },
     )  # fmt: skip
+
+
+def _spans(lowered: Simulated, run: Run, ptr: Ints) -> tuple[Ints, Ints]:
+    """Return start and end of all nodes, in graph order by class; `ptr` says where those of each class begin."""
+    layout, orders = lowered.layout, [view.nodes.order for view in lowered.views]
+    begun, ended = run.table("NODE_START"), run.table("NODE_END")
+    first = lowered.tables["RANKS"][layout.R_STATE :: layout.R_COLUMNS]
+    # Mostly nodes are in order: then these are the columns of the state.
+    ordered = all(
+        np.array_equal(each, np.arange(len(each))) for each in {id(each): each for each in orders}.values()
+    )
+    if ordered and len(begun) == ptr[-1] and np.array_equal(first, ptr[:-1]):
+        return begun, ended
+    start, end = np.full((2, ptr[-1]), -1, np.int64)
+    for c, order in enumerate(orders):
+        part = slice(int(first[c]), int(first[c] + ptr[c + 1] - ptr[c]))
+        at = slice(int(ptr[c]), int(ptr[c + 1]))
+        start[at][order], end[at][order] = begun[part], ended[part]
+    return start, end
 
 
 def _calls(lowered: Simulated, needs: Demands) -> dict[str, NDArray[Any]]:

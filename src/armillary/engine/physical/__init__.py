@@ -43,6 +43,10 @@ if TYPE_CHECKING:
     from armillary.trace import Trace
 
 
+MANY = 1 << 20
+"""Nodes from which memory is given back before they run: 15 ms for 6 million, which take a second."""
+
+
 def run_physical(trace: Trace, platform: Platform, fold: bool) -> tuple[PhysicalProgram, Run, dict[str, Any]]:
     """Lower a trace and run it; returns the program, its final state and facts about the machine for the timeline."""
     from armillary.engine.physical.lower import lower
@@ -52,6 +56,11 @@ def run_physical(trace: Trace, platform: Platform, fold: bool) -> tuple[Physical
     # ASTRA-sim's keys that mean something else in this profile are dropped or refused.
     platform = physical_view(platform)
     program = lower(trace, platform, fold_ranks=fold)
+    if program.sizes["states"] > MANY:
+        from armillary.base.garbage import give_back
+
+        # What ranks were read into stands in the program, and else would stay beside the state of the run.
+        give_back()
     run, terms = execute(program), platform.terms
     # Overlap needs a finished run to measure, so it runs the program again with other durations.
     if terms.overlap:

@@ -172,7 +172,6 @@ def run_on(prog, st, r, node, slot, tick):
         tick = end
         progress.set_end(st, state + node, tick)
         progress.set_start(st, state + after, tick)
-        progress.set_indegree(st, state + after, 0)
         rank_state.add_left(st, r, -1)
         slots.add_begun(st, slot, 1)
         slots.set_reach(st, slot, turns.place(prog, behind) + 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -15,7 +15,7 @@ from armillary.base.allowed import Pace
 from armillary.base.errors import InputError
 from armillary.collective.chunk_order import WITHIN
 from armillary.engine.common.items import View
-from armillary.engine.common.lowered import Tables, as_table
+from armillary.engine.common.lowered import Tables, side_by_side
 from armillary.engine.common.network import Scale, bits, quotient_comms
 from armillary.engine.physical import layout as lk
 from armillary.engine.physical.nodes import COMPUTE, CPU, PhysicalNodes, slots_of
@@ -202,16 +202,18 @@ class Build:
         # Chunk flows of collectives come first, and only now is their number known.
         channels[lk.CN_CHUNK_FLOW :: lk.CN_COLUMNS] += self.chunk_flows
         self.chunk_flows += len(tables.channel_at)
-        items = np.concatenate(tables.items) if tables.items else np.zeros((0, lk.I_COLUMNS), np.int64)
-        row = items[:, lk.I_ROW]
-        items[:, lk.I_ROW] = np.where(row < 0, ~row + tables.rows, row)
-        tables.rows += self.batch_rows
-        flat = {
-            **self._rows_of_graphs(), "PACES": tables.paces, "RANKS": tables.ranks, "ITEMS": items,
+        parts = {
+            "PACES": tables.paces, "RANKS": tables.ranks, "ITEMS": tables.items,
             "PLANS": plans.rows, "PHASES": plans.phase_rows, "COMMS": comms, "RING_ENTRY": lines.entries,
             "LINE_ROWS": lines.rows, "LINES": lines.members, "LINE_PORTS": lines.ports,
             "PORTS": lines.port_rates(), "CHANNELS": channels, "CHUNKS": plans.chunk_rows,
         }  # fmt: skip
+        flat = self._with_rows_of_graphs(parts)
+        items = flat["ITEMS"].reshape(-1, lk.I_COLUMNS)
+        row = items[:, lk.I_ROW]
+        items[:, lk.I_ROW] = np.where(row < 0, ~row + tables.rows, row)
+        tables.rows += self.batch_rows
+        tables.share_paces(flat["PACES"])
         scheduling = self.platform.scheduling
         scalars = {
             lk.Z_POLICY: lk.FAIR if scheduling == "fair" else lk.ORDERED,
@@ -223,7 +225,7 @@ class Build:
         names = self.workload.group_names(n for n, _ in comms_used)
         found = dict.fromkeys(w for view in self.workload.views for w in view.nodes.warnings)
         return PhysicalProgram(
-            tables={name: as_table(table) for name, table in flat.items()},
+            tables=flat,
             scalars=scalars,
             sizes=self._sizes(),
             slot_ready=np.array(self.slot_ready, np.int64),
@@ -240,15 +242,26 @@ class Build:
             warnings=[*found, *warnings],
         )
 
-    def _rows_of_graphs(self) -> dict[str, Ints]:
-        """Return the tables that follow from the graphs alone: those of the last machine, if it ran the same ones."""
+    def _with_rows_of_graphs(self, parts: dict[str, Any]) -> dict[str, Ints]:
+        """Return all tables: these parts, and what follows from the graphs alone.
+
+        That of the last machine is taken if it ran the same graphs.
+        """
         tables, key = self.tables, tuple(self.tables.rows_at)
-        if self.workload.rows_of_graphs[0] != key:
-            nodes, children = tables.rows_of_graphs()
-            turns = as_table([turns_of(each.slot) for each in tables.shapes])
-            found = {"NODES": nodes, "TURNS": turns, "CHILDREN": children}
-            self.workload.rows_of_graphs = key, tables.shapes, found
-        return self.workload.rows_of_graphs[2]
+        known, _, of_graphs = self.workload.rows_of_graphs
+        lengths = tables.lengths_of_graphs() | {"TURNS": tables.n_nodes}
+        if known == key:
+            found = side_by_side(lk.PROGRAM, parts | of_graphs, {})
+        else:
+            found = side_by_side(lk.PROGRAM, parts, lengths)
+            tables.rows_of_graphs(found)
+            at = 0
+            for nodes in tables.shapes:
+                found["TURNS"][at : at + len(nodes.slot)] = turns_of(nodes.slot)
+                at += len(nodes.slot)
+        # Slices of the newest array, so that none of the others stays.
+        self.workload.rows_of_graphs = key, tables.shapes, {name: found[name] for name in lengths}
+        return found
 
     def _sizes(self) -> dict[str, int]:
         """Return the lengths that tables of the state follow from."""

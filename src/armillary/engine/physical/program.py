@@ -316,25 +316,26 @@ def first_state(
     z = program.sizes
     nodes = program.tables["NODES"].reshape(-1, lk.N_COLUMNS)
     spans = program.tables["RANKS"].reshape(-1, lk.R_COLUMNS)
-    ready, slots = np.zeros(z["states"], np.int64), np.zeros((z["slots"], lk.SLOT_COLUMNS), np.int64)
-    waiting, heap = slots[:, lk.SLOT_WAITING], slots[:, lk.SLOT_HEAP]
-    heap[:] = program.slot_ready
-    degrees = [np.zeros(0, np.int64)]
-    for row in spans.tolist():
-        mine = nodes[row[lk.R_NODES] : row[lk.R_NODES] + row[lk.R_COUNT]]
-        degrees.append(mine[:, lk.N_INDEGREE])
-        free = np.flatnonzero(mine[:, lk.N_INDEGREE] == 0)
-        # Ascending nodes are a valid heap, so none has to be built.
-        for slot in range(row[lk.R_SLOTS]):
-            here = free[mine[free, lk.N_SLOT] == slot]
-            number = row[lk.R_SLOT] + slot
-            ready[heap[number] : heap[number] + len(here)] = here
-            waiting[number] = len(here)
-    filled = {
-        "NODE_INDEGREE": np.concatenate(degrees), "READY": ready, "SLOTS": slots.ravel(),
-        "LEFT": spans[:, lk.R_COUNT].copy(),
-    }  # fmt: skip
-    return layout.state({"dirty": z["chunk_flows"], **z, **(sizes or {})}, filled, mode)
+
+    def fill(tables: Mapping[str, Ints]) -> None:
+        start, ready = tables["NODE_START"], tables["READY"]
+        slots = tables["SLOTS"].reshape(-1, lk.SLOT_COLUMNS)
+        slots[:, lk.SLOT_HEAP] = program.slot_ready
+        for row in spans.tolist():
+            mine = nodes[row[lk.R_NODES] : row[lk.R_NODES] + row[lk.R_COUNT]]
+            degree = mine[:, lk.N_INDEGREE]
+            np.subtract(-1, degree, out=start[row[lk.R_STATE] : row[lk.R_STATE] + row[lk.R_COUNT]])
+            free = np.flatnonzero(degree == 0)
+            # Ascending nodes are a valid heap, so none has to be built.
+            for slot in range(row[lk.R_SLOTS]):
+                here = free[mine[free, lk.N_SLOT] == slot]
+                number = row[lk.R_SLOT] + slot
+                first = slots[number, lk.SLOT_HEAP]
+                ready[first : first + len(here)] = here
+                slots[number, lk.SLOT_WAITING] = len(here)
+
+    filled = {"LEFT": spans[:, lk.R_COUNT].copy()}
+    return layout.state({"dirty": z["chunk_flows"], **z, **(sizes or {})}, filled, mode, fill)
 
 
 def fill_spans(

@@ -83,7 +83,7 @@ def complete_node(prog, st, r, node, tick):
     for i in range(first, first + nodes.children(prog, row)):
         child = children.node(prog, i)
         # The last parent to end frees the child.
-        if progress.add_indegree(st, state + child, -1) == 0:
+        if progress.add_start(st, state + child, 1) == -1:
             add_ready(prog, st, r, child)
     touch_rank(st, r)
 

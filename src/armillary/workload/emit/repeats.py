@@ -70,7 +70,8 @@ class Repeat:
         nodes: The nodes that this names.
         kept: The nodes of each output that is kept by microbatch; None where there is none.
         used: The last kernels after its layers.
-        gradients: The nodes that make the gradients of each layer; None where it makes none, or reduces them itself.
+        gradients: The nodes that make the gradients of a layer, and which of the uses that is; none where it reduces
+            them itself.
         reduced: The nodes after which it has reduced gradients.
         buckets: What it has reduced, with axis sets; layers are numbered from the first of the task.
     """
@@ -83,7 +84,7 @@ class Repeat:
     nodes: Choice
     kept: tuple[Choice | None, ...]
     used: Choice
-    gradients: tuple[Choice | None, ...]
+    gradients: tuple[tuple[int, Choice], ...]
     reduced: Choice
     buckets: tuple[tuple[str, Bucket], ...]
 
@@ -116,14 +117,15 @@ class Repeats:
         return self._roles.setdefault(key, len(self._roles))
 
 
+Place = Callable[[Role, int, bool], None]
+"""Places a task of a role and a microbatch node by node, its gradients complete or not."""
+
+
 class Again:
     """Places the tasks of a rank, as arrays where one like them has been placed."""
 
-    def __init__(
-        self, rank: Rank, replicas: Replicated, repeats: Repeats, place: Callable[[Role, int, bool], None]
-    ) -> None:
-        """Begin; `place` places a task of a role and a microbatch node by node, its gradients complete or not."""
-        self.rank, self.replicas, self.repeats, self.place = rank, replicas, repeats, place
+    def __init__(self, rank: Rank, replicas: Replicated, repeats: Repeats) -> None:
+        self.rank, self.replicas, self.repeats = rank, replicas, repeats
         self.used: list[int] = []
         """The last kernel after each layer of the task that is placed node by node."""
         self.gradients: list[Nodes | None] = []
@@ -145,12 +147,12 @@ class Again:
         self._left, self._behind = None, False
         self._weights.clear()
 
-    def task(self, role: Role, microbatch: int) -> None:
-        """Place a task that does not complete the gradients of its layers."""
+    def task(self, role: Role, microbatch: int, place: Place) -> None:
+        """Place a task that does not complete the gradients of its layers; `place` does so node by node."""
         weights = self._weights.get(role) or self._ready(role)
         if weights is None:
             self.settle()
-            self.place(role, microbatch, False)
+            place(role, microbatch, False)
             return
         if self._left is None:
             shape, named = self.rank.state()
@@ -161,12 +163,11 @@ class Again:
             taken = slots[microbatch, at]
             given, counts = (*given, *taken), (*counts, len(taken))
         # Nodes of the state have their places, others numbers below 0: which are equal to which, and nothing else.
-        number = dict(zip(nodes, range(len(nodes)), strict=True))
-        equal = tuple([number.setdefault(node, ~len(number)) for node in given])
+        equal = tuple([nodes.index(node) if node in nodes else ~given.index(node) for node in given])
         key = (role.key, state, equal, counts)
         repeat = self.repeats.found.get(key)
         if repeat is None:
-            self._record(key, role, microbatch, (*nodes, *given))
+            self._record(key, role, microbatch, (*nodes, *given), place)
         else:
             self._repeat(repeat, role, microbatch, (*nodes, *given))
 
@@ -183,7 +184,7 @@ class Again:
         self._weights[role] = weights
         return weights
 
-    def _record(self, key: Hashable, role: Role, microbatch: int, known: Ids) -> None:
+    def _record(self, key: Hashable, role: Role, microbatch: int, known: Ids, place: Place) -> None:
         """Place a task node by node, which knows these nodes, and keep what it places."""
         self.settle()
         placing, repeats = self.rank.placing, self.repeats
@@ -191,7 +192,7 @@ class Again:
         self.used, self.gradients = [], []
         replicas = self.replicas
         reduced, buckets = len(replicas.reduced), len(replicas.buckets)
-        self.place(role, microbatch, False)
+        place(role, microbatch, False)
         shape, nodes = self.rank.state()
         self._left = repeats.state(shape, nodes), tuple(nodes)
         choose = recording.choice
@@ -216,7 +217,7 @@ class Again:
             templates=templates,
             state=self._left[0],
             kept=tuple([None if each is None else choose(each) for each in kept]),
-            gradients=tuple([None if each is None else choose(each) for each in noted]),
+            gradients=tuple([(place, choose(each)) for place, each in enumerate(noted) if each is not None]),
             buckets=_moved(replicas.buckets[buckets:], -role.first),
             **choices,
             made=recording.made(),
@@ -237,10 +238,8 @@ class Again:
         for (slots, at), choose in zip(role.keeps, repeat.kept, strict=True):
             if choose:
                 slots[microbatch, at] = choose(pool)
-        # None where they were reduced.
-        for (number, _), choose in zip(role.uses, repeat.gradients, strict=False):
-            if choose:
-                replicas.note(number, choose(pool))
+        for place, choose in repeat.gradients:
+            replicas.note(role.uses[place][0], choose(pool))
         if replicas.every_microbatch:
             replicas.reduced += repeat.reduced(pool)
             replicas.buckets += _moved(repeat.buckets, role.first)

@@ -85,7 +85,7 @@ class Stage:
         self.tied = tied if stage in (0, self.stages - 1) and self.stages > 1 and not self.both_ends else 0
         self.rank = Rank(f"stage {stage}", grid, plan.pipeline.handshake, pieces.repeats.single)
         self.replicas = STRATEGIES[plan.data.sharding](self.rank, plan)
-        self.again = Again(self.rank, self.replicas, pieces.repeats, self._alone)
+        self.again = Again(self.rank, self.replicas, pieces.repeats)
         self.roles: dict[tuple[str, int, int, bool], Role] = {}
         """By kind, chunk, lane, and whether it fills idle time."""
         recipe = recipe_of(plan)
@@ -175,7 +175,7 @@ class Stage:
                 self.again.settle()
                 self._alone(role, task.microbatch, complete)
             else:
-                self.again.task(role, task.microbatch)
+                self.again.task(role, task.microbatch, self._alone)
             # PipeDream updates after every microbatch.
             if weights and not flush:
                 self._update()
