@@ -274,7 +274,9 @@ def _started(wanted: str | Executor | Foreign | None, workers: int | None, job: 
 
 def _evaluator(sweep: Sweep) -> Evaluates:
     from armillary.explore.sweep.evaluate import Evaluator
+    from armillary.explore.sweep.prepared import read_anew
 
+    read_anew()
     return Evaluator(sweep)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -40,11 +40,16 @@ def _npus(document: Mapping[str, Any], folder: Path) -> int:
     parts = {
         key: platform[key] for key in ("preset", "network", "topology", "collectives") if key in platform
     }
-    return _npus_of(json.dumps(parts))
+    return npus_of(json.dumps(parts))
 
 
 @lru_cache(maxsize=4096)
-def _npus_of(text: str) -> int:
+def npus_of(text: str) -> int:
+    """Return how many NPUs a platform has, of which `text` holds what decides it, as JSON.
+
+    Raises:
+        InputError: it has no network that could be counted.
+    """
     from armillary.platform.files.preset import expand
 
     found = json.loads(text)
@@ -96,19 +101,39 @@ def _model(document: Mapping[str, Any], folder: Path) -> Model:
     return known_model(name, folder)
 
 
-@lru_cache(maxsize=64)
 def known_model(name: str, folder: Path) -> Model:
-    """Return a model by name, or by its file below a folder, read once.
+    """Return a model by name, or by its file below a folder, read once until it changes.
 
     Raises:
         InputError: there is none.
     """
-    return models.load_model(name, folder)
+    return _known(name, folder, _content(folder / name))[0]
+
+
+def _parameters(name: str, folder: Path) -> models.Parameters:
+    return _known(name, folder, _content(folder / name))[1]()
+
+
+def _content(path: Path) -> tuple[object, ...]:
+    """Return what tells the content of a model's file, or of a folder of the hub, from others; () if there is none."""
+    try:
+        return tuple(
+            (str(each.resolve()), (found := each.stat()).st_mtime_ns, found.st_size)
+            for each in (path, path / "config.json")
+            if each is path or each.exists()
+        )
+    except (OSError, ValueError):
+        # A preset, or reading it says what is wrong.
+        return ()
 
 
 @lru_cache(maxsize=64)
-def _parameters(name: str, folder: Path) -> models.Parameters:
-    return models.parameters(known_model(name, folder))
+def _known(
+    name: str, folder: Path, content: tuple[object, ...]
+) -> tuple[Model, Callable[[], models.Parameters]]:
+    """Return a model, and what counts its parameters once; a relative `folder` alone does not name a file."""
+    model = models.load_model(name, folder)
+    return model, cache(lambda: models.parameters(model))
 
 
 def _decoder(name: str) -> Callable[[Mapping[str, Any], Path], Any]:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from armillary.base.document import Document
 from armillary.base.errors import InputError
-from armillary.explore.sweep.facts import known_model
+from armillary.explore.sweep.facts import known_model, npus_of
 from armillary.explore.sweep.keys import at
 from armillary.platform.fields import first_error
 from armillary.platform.files.native import Study, study_of
@@ -76,6 +76,12 @@ def prepare(document: Mapping[str, Any], path: Path) -> Prepared:
     return Prepared(study, model, Plan(ranks=study.ranks, **values))
 
 
+def read_anew() -> None:
+    """Forget what files held that studies name: a run begins, and they may have changed since the last one."""
+    _frame.cache_clear()
+    npus_of.cache_clear()
+
+
 class _LastTrace:
     """Cache of the last trace: neighbours in a sweep often differ in the machine only."""
 
@@ -84,7 +90,7 @@ class _LastTrace:
 
     def of(self, model: Model, plan: Plan) -> Trace:
         """Return the trace of a plan."""
-        # The model by identity (models are cached by name), the plan by value.
+        # The model by identity (a file is read once), the plan by value.
         if self._made is None or self._made[0] is not model or self._made[1] != plan:
             self._made = None  # so that there are never two in memory
             self._made = model, plan, generate(model, plan)
