@@ -71,8 +71,11 @@ def join(torch: Any, recorder: Recorder, rank: int, ranks: int, mail: objects.Ma
         return (
             isinstance(members, list)
             and rank not in members
-            and 0 < len(members) == len(set(members))
-            and all(type(each) is int and 0 <= each < ranks for each in members)
+            # Of 100,000 ranks, PyTorch asks 58,000 times.
+            and set(map(type, members)) == {int}
+            and len(members) == len(set(members))
+            and min(members) >= 0
+            and max(members) < ranks
         )
 
     def split_group(parent_pg: Any = None, split_ranks: Any = None, *_: Any, **__: Any) -> Any:

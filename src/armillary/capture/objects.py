@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from armillary.base.errors import ArmillaryError
+from armillary.base.errors import ArmillaryError, InputError
 from armillary.base.files import replacing, write_text
+from armillary.base.reading import read_plain
 from armillary.capture.recorder import Recorder
 
 WAITING = "waiting_"
@@ -22,6 +23,14 @@ ENDED = "ended_"
 """Prefix of the file that says that a rank has ended, and sends no more."""
 PATIENCE_SECONDS = 600.0
 POLL_SECONDS = 0.05
+
+
+def number_in(path: Path) -> int:
+    """Return the rank that a file names; -1: it is there no longer."""
+    try:
+        return int(read_plain(path) or b"-1")
+    except (OSError, ValueError, InputError):
+        return -1
 
 
 class Mail:

@@ -26,6 +26,7 @@ from armillary.capture.log import (
     Log,
     Place,
     Row,
+    renumbered,
 )
 from armillary.capture.memory import Memory
 from armillary.capture.mode import mode_of
@@ -105,6 +106,7 @@ class Recorder:
         """Return the log, complete; `step` is an earlier cut that it holds instead of what came after it."""
         for name, value in (step or self._step()).items():
             setattr(self.log, name, value)
+        self.log.rows = renumbered(self.log.rows)
         self.log.compiled = self.where.compiles
         self.log.assumed = dict(self.values.assumed)
         self.log.notes += self.memory.notes()
