@@ -66,6 +66,8 @@ class Rows(Sequence[Row]):
         return map(Row._make, zip(*self.columns.tolist(), strict=True))
 
     def __eq__(self, other: object) -> bool:
+        if isinstance(other, Rows):
+            return np.array_equal(self.columns, other.columns)
         return isinstance(other, Sequence) and list(self) == list(other)
 
     __hash__ = None  # type: ignore[assignment]

@@ -50,7 +50,10 @@ class Steps:
         self._counts.append(self._now())
 
     def repeats(self, last: dict[str, Any]) -> bool:
-        """Return whether the next step does what the last one did, which becomes that one; it waits for whom it asks."""
+        """Return whether the next step does what the last one did, which then stands for it.
+
+        It waits for whom it asks.
+        """
         log, mail = self._recorder.log, self._mail
         if mail is None or self._follows < 0:
             return False
