@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from armillary.base.units import format_bytes
 from armillary.capture.allocator import BLOCK, Allocator, library_bytes, options_of
 from armillary.capture.device import FakeDevice
 
@@ -42,6 +43,7 @@ class Memory:
         """
         self._tell, self._stream = gone, stream
         self._allocator, self._workspace = Allocator(device.memory), library_bytes(device.capability)
+        self._device, self._full = device, getattr(torch, "OutOfMemoryError", MemoryError)
         self._unknown: list[str] = []
         self.now = self.peak = self.asked_peak = 0
         self._sizes: dict[int, int] = {}
@@ -152,6 +154,12 @@ class Memory:
         key = storage._cdata
         if key in self._sizes:
             return
+        if storage.nbytes() > self._device.memory:
+            # As PyTorch does, so that who looks for the largest batch can catch it.
+            raise self._full(
+                f"CUDA out of memory. Tried to allocate {format_bytes(storage.nbytes())} for one tensor. GPU 0 has a "
+                f"total capacity of {format_bytes(self._device.memory)}"
+            )
         self.count += 1
         self._numbers[key], self._made[self.count] = self.count, place()
         self._set(key, storage.nbytes())

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from armillary.base.errors import ArmillaryError, InputError
+from armillary.base.errors import InputError
 from armillary.base.files import make_folder
 from armillary.capture import checkpoints, cluster, processes, torch_cuda, triton_kernels
 from armillary.capture.device import DEFAULT, fake_device
@@ -124,7 +124,7 @@ class Session:
         """End the recording, if its step has not ended it.
 
         Raises:
-            ArmillaryError: nothing ran on the device.
+            InputError: nothing ran on the device.
         """
         if not self.done:
             # Its last whole step, or all of a program without an optimizer.
@@ -251,8 +251,8 @@ def capturing(
             buckets.
 
     Raises:
-        InputError: PyTorch or a compiler is absent, the device is unknown, or another capture was made here.
-        ArmillaryError: nothing ran on the device.
+        InputError: PyTorch or a compiler is absent, the device is unknown, another capture was made here, or nothing
+            ran on the device.
     """
     return Session(Path(folder), rank, ranks, device, step=step)
 
@@ -278,7 +278,7 @@ def _check_step(log: Log) -> None:
     """Refuse a step in which nothing ran.
 
     Raises:
-        ArmillaryError: nothing was recorded.
+        InputError: nothing was recorded.
     """
     if not any(row.kind in (OPERATOR, COMMUNICATION) for row in log.rows):
         wanted = (
@@ -286,4 +286,4 @@ def _check_step(log: Log) -> None:
             if processes.started()
             else "expected a program that moves its model to cuda"
         )
-        raise ArmillaryError(f"{log.script}: rank {log.rank} ran nothing on the device; {wanted}")
+        raise InputError(f"{log.script}: rank {log.rank} ran nothing on the device; {wanted}")
