@@ -121,7 +121,9 @@ optimizer = torch.optim.Adam(model.parameters())
 step()
 FSDP.optim_state_dict(model, optimizer)
 """
-    with pytest.raises(ArmillaryError, match="not in the optimizer state.*after the recorded step .--step."):
+    with pytest.raises(
+        ArmillaryError, match=r"not in the optimizer state.*after the recorded step \(--step\)"
+    ):
         capture(tmp_path, text, ranks=2, run=(0,))
 
 

@@ -129,9 +129,7 @@ def _usual(processes: _Processes, ranks: int) -> None:
 
     If they are not, the others are run, too.
     """
-    # By a number that is always the same: two runs of a command run the same ranks.
-    drawn = random.Random(ranks).randrange(ranks)
-    processes.whole = {0, ranks - 1, drawn}
+    processes.whole = {0, ranks - 1}
     processes.run({0})
     # The ranks of other stages may have groups that the first one has not, and so a finer mesh.
     for _ in range(ranks):
@@ -153,6 +151,8 @@ def _usual(processes: _Processes, ranks: int) -> None:
         if not wanted:
             break
         processes.run(wanted)
+    # By a number that is always the same: two runs of a command run the same ranks.
+    drawn = random.Random(ranks).randrange(ranks)
     processes.run({ranks - 1, drawn} - processes.done)
     # The first one alone may read its loss and print it.
     processes.run(witnesses(processes.logs(), cluster.GPUS_PER_NODE))
@@ -208,7 +208,7 @@ class _Processes:
         again = self.done - self.whole
         for rank in again:
             path_of(self._folder, rank).unlink()
-            del self._logs[rank]
+            self._logs.pop(rank, None)
         self.done -= again
         self._begun -= again
         self.whole = set()
