@@ -161,6 +161,7 @@ def test_values_are_assumed_and_counted(tmp_path: Path) -> None:
         "custom",
         "dispatch",
         "bytes",
+        "buffer",
         "backend",
         "mesh",
         "torchrun",
