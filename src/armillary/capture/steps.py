@@ -14,11 +14,13 @@ from typing import Any, NamedTuple
 from armillary.base.files import write_text
 from armillary.base.reading import read_plain
 from armillary.capture.log import renumbered
-from armillary.capture.objects import ENDED, POLL_SECONDS, WAITING, number_in
+from armillary.capture.objects import ENDED, WAITING, number_in
 from armillary.capture.recorder import Recorder
 
 REPEATS = "repeats_"
 """Prefix of the file in which a rank says whether its last two steps were the same: ``1`` or ``0``."""
+WAIT_SECONDS = 0.2
+"""Between two looks: a stage waits for all that the first one does after it."""
 NOTE = "the last step was not run: the first rank did the same in it as in the one before"
 
 
@@ -59,12 +61,12 @@ class Steps:
             return False
         said, waiting = mail / f"{REPEATS}{self._follows}", mail / f"{WAITING}{log.rank}"
         while not said.exists():
-            # Whoever is ended says nothing any more, and who waits for this rank cannot.
+            # Whoever has ended says nothing any more, and who waits for this rank cannot.
             if (mail / f"{ENDED}{self._follows}").exists() or self._is_waited_for(mail):
                 break
             if not waiting.exists():
                 write_text(waiting, str(self._follows))
-            time.sleep(POLL_SECONDS)
+            time.sleep(WAIT_SECONDS)
         waiting.unlink(missing_ok=True)
         if not said.exists() or read_plain(said) != b"1":
             return False
