@@ -82,7 +82,7 @@ def renumbered(rows: Sequence[Row]) -> Rows:
     named = np.flatnonzero((kind == RECORD) | (kind == WAIT) | ((kind == HOST) & (what != 0)))
     _, first, which = np.unique(what[named], return_index=True, return_inverse=True)
     number = np.empty(len(first), np.int64)
-    number[np.argsort(first)] = np.arange(1, len(first) + 1)
+    number[np.argsort(first, kind="stable")] = np.arange(1, len(first) + 1)
     columns[1, named] = number[which]
     return Rows(columns)
 

@@ -28,7 +28,7 @@ POLL_SECONDS = 0.05
 
 
 def number_in(path: Path) -> int:
-    """Return the rank that a file names; -1: it is there no longer."""
+    """Return the number that a file of the run holds; -1: it is not there."""
     try:
         return int(read_plain(path) or b"-1")
     except (OSError, ValueError, InputError):

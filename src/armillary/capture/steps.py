@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from armillary.base.files import write_text
-from armillary.base.reading import read_plain
 from armillary.capture.log import renumbered
 from armillary.capture.objects import ENDED, WAITING, number_in
 from armillary.capture.recorder import Recorder
@@ -68,7 +67,7 @@ class Steps:
                 write_text(waiting, str(self._follows))
             time.sleep(WAIT_SECONDS)
         waiting.unlink(missing_ok=True)
-        if not said.exists() or read_plain(said) != b"1":
+        if number_in(said) != 1:
             return False
         reserved = self._recorder.memory.reserved_again()
         if reserved is None:
@@ -112,4 +111,4 @@ class Steps:
 def differs(mail: Path, rank: int) -> bool:
     """Return whether a rank has said that its last two steps were not the same."""
     said = mail / f"{REPEATS}{rank}"
-    return said.exists() and read_plain(said) != b"1"
+    return number_in(said) == 0
