@@ -28,6 +28,14 @@ def test_what_is_not_installed_is_named_with_what_to_do(tmp_path: Path) -> None:
     assert "scaled_dot_product_attention" in reason(caught.value, "train.py")
 
 
+def test_an_error_names_what_it_was_raised_from() -> None:
+    error = RuntimeError("\n failed to run forward:\n args: 1")
+    error.__cause__ = NotImplementedError("Could not run 'a::b' with arguments from the 'CUDA' backend.")
+    found = reason(error, "a.py")
+    assert "failed to run forward: because of NotImplementedError: Could not run 'a::b'" in found
+    assert "register_fake" in found
+
+
 def test_what_differs_from_a_real_run_is_named() -> None:
     assert (
         reason(ValueError("seven"), "a.py", ["b.py:1: gives", "c"])

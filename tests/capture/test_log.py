@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from armillary.base.errors import InputError
-from armillary.capture.log import HOST, Communication, Log, Row
+from armillary.capture.log import ALL, HOST, OPERATOR, RECORD, WAIT, Communication, Log, Row, renumbered
 from armillary.capture.rank_files import path_of, read, read_captured, write
 from armillary.trace.attention import Attention
 from tests.capture.logs import KINDS, call, kernel, log
@@ -108,3 +108,13 @@ def test_a_folder_says_which_ranks_it_has(tmp_path: Path) -> None:
     (tmp_path / "capture.json").write_text('{"done": [3, 4]}')
     with pytest.raises(InputError, match="of 32 ranks on h100-sxm, expected 16"):
         read_captured(tmp_path)
+
+
+def test_events_are_numbered_in_the_order_of_their_names() -> None:
+    rows = [
+        Row(WAIT, 90, 1), Row(RECORD, 17, 0), Row(OPERATOR, 5, 0), Row(HOST, 0, ALL), Row(HOST, 17, 0),
+        Row(RECORD, 1 << 40, 2),
+    ]  # fmt: skip
+    found = renumbered(rows)
+    assert [row.what for row in found] == [1, 2, 5, 0, 2, 3] and found == renumbered(found)
+    assert len(renumbered([])) == 0

@@ -186,9 +186,9 @@ class Blocks:
         part.last_region = part.region + block.regions - 1
         self._keep(part)
         rows = [(row, self._number_of_row(part, row.kind, what)) for row, what in block.rows]
-        changes: list[Change] = [
-            (self._number(part, name), size, stream) for name, size, stream in block.changes
-        ]
+        # Each storage has several changes.
+        numbers = {name: self._number(part, name) for name in {name for name, *_ in block.changes}}
+        changes: list[Change] = [(numbers[name], size, stream) for name, size, stream in block.changes]
         first, mark = len(log.rows), memory.mark()
         for region, reads, writes, flow in block.flows:
             recorder.flows.append(

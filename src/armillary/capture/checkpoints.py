@@ -10,10 +10,12 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import io
 import os
 import sys
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +73,12 @@ def _files(torch: Any, log: Log, folder: Path) -> None:
     def saved(given: Any, f: Any, *_: Any, **__: Any) -> None:
         log.note("torch.save was left out: weights have no values")
         path = kept(f)
-        if path is None:
+        if path is None and not isinstance(f, io.BytesIO):
             return
+        # A buffer is the program's own: it sends it to others, or reads it again.
+        target = replacing(path) if path is not None else nullcontext(f)
         try:
-            with replacing(path) as part, torch_part("utils._python_dispatch")._disable_current_modes():
+            with target as part, torch_part("utils._python_dispatch")._disable_current_modes():
                 save(tree_map_only(torch.Tensor, shape_of, given), part)
         except Exception as error:  # such as a whole module, with hooks that nobody can pickle
             sys.stderr.write(f"{f}: not kept for the other ranks ({error})\n")

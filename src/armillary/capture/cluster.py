@@ -247,6 +247,7 @@ def _meshes() -> None:
             self._flatten_rank_map = known[id(of)][1]
 
     mesh.__init__ = made
+    _axes(mesh)
     if not hasattr(mesh, "_compute_coordinate_on_dim"):
         return
     search = mesh._compute_coordinate_on_dim
@@ -260,6 +261,39 @@ def _meshes() -> None:
         return places[key][1]
 
     mesh._compute_coordinate_on_dim = place
+
+
+def _axes(mesh: Any) -> None:
+    """Make the group of this rank along an axis, and count the others: PyTorch goes through 58,000 of some programs."""
+    part, core = torch_part("distributed.device_mesh"), torch_part("distributed.distributed_c10d")
+    if not all(hasattr(mesh, name) for name in ("_init_one_process_group", "_concatenate", "_get_root_mesh")):
+        return  # before PyTorch 2.13
+    each, join = mesh._init_one_process_group, mesh._concatenate
+    # FSDP2 puts the same two meshes together for every parameter. Kept, or their ids might be those of others.
+    joined: dict[tuple[int, ...], tuple[list[Any], Any]] = {}
+
+    def together(meshes: list[Any]) -> Any:
+        key = tuple(map(id, meshes))
+        if key not in joined:
+            joined[key] = list(meshes), join(meshes)
+        return joined[key][1]
+
+    def one(layout: Any, ranks: Any, name: str, override: Any) -> Any:
+        rows = part._MeshLayout([layout]).remap_to_tensor(ranks)
+        mine = (rows == core.get_rank()).any(1).nonzero().flatten().tolist()
+        bound = getattr(core._get_default_group(), "bound_device_id", None)
+        if len(mine) != 1 or len(rows) == 1 or bound is not None or part.dist_config.use_torchcomms:
+            return each(layout, ranks, name, override)
+        (backend, options), [at] = override, mine
+        core._world.group_count += at
+        found = core.new_group(
+            ranks=rows[at].tolist(), timeout=options._timeout if options else None, backend=backend,
+            pg_options=options, group_desc=f"mesh_{name}",
+        )  # fmt: skip
+        core._world.group_count += len(rows) - at - 1
+        return found.group_name
+
+    mesh._init_one_process_group, mesh._concatenate = staticmethod(one), staticmethod(together)
 
 
 def _flat_parameters() -> None:

@@ -12,6 +12,8 @@ _PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 FLASH = ("flash_attn", "flash_attn_interface", "xformers")
 LAUNCHERS = ("SLURM_", "OMPI_", "PMI_", "PMIX_", "MV2_", "JSM_", "PALS_")
 """What variables of other launchers begin with."""
+BACKENDS = ("CUDA", "Meta")
+"""That operators on tensors without memory would have kernels of."""
 HINTS: tuple[tuple[Callable[[BaseException], bool], str], ...] = (
     (
         lambda error: isinstance(error, ImportError) and str(error.name).partition(".")[0] in FLASH,
@@ -37,6 +39,11 @@ HINTS: tuple[tuple[Callable[[BaseException], bool], str], ...] = (
         "memory that ranks share is not captured; expected collectives of torch.distributed",
     ),
     (
+        lambda error: isinstance(error, EOFError) and "Ran out of input" in str(error),
+        "what was saved without torch.save is not there: weights have no values; expected torch.save to a file, or to "
+        "io.BytesIO",
+    ),
+    (
         lambda error: isinstance(error, EOFError),
         "ranks have no standard input; expected arguments of the script, or a file",
     ),
@@ -60,13 +67,26 @@ HINTS: tuple[tuple[Callable[[BaseException], bool], str], ...] = (
         lambda error: (
             type(error).__name__ in ("UnsupportedOperatorException", "UnsupportedFakeTensorException")
             or "register_fake" in str(error)
-            or (isinstance(error, NotImplementedError) and "'CUDA' backend" in str(error))
+            # Of RuntimeError where an operator has no kernel, and NotImplementedError where PyTorch knows why.
+            or (
+                isinstance(error, RuntimeError)
+                and any(f"'{name}' backend" in str(error) for name in BACKENDS)
+            )
         ),
         "an operator has no rule for tensors without memory; expected torch.library.register_fake for it",
     ),
     (
-        lambda error: "CUDA_HOME" in str(error) or "nvcc" in str(error),
+        lambda error: any(words in str(error) for words in ("CUDA_HOME", "nvcc", "-lcudart")),
         "kernels in CUDA cannot be built here; expected an installed extension, or a way without it",
+    ),
+    (
+        lambda error: type(error).__name__ == "OutOfMemoryError",
+        "one tensor is larger than the memory of the device; expected smaller ones, or another --device",
+    ),
+    (
+        lambda error: "_optim_utils.py" in _files_of(error),
+        "FSDP puts the state of an optimizer together from all ranks, of which one runs here; expected it to be saved "
+        "after the recorded step (--step), or fully_shard, of whose state each rank has its own part",
     ),
     (
         lambda error: isinstance(error, RuntimeError) and "driver" in str(error),
@@ -91,7 +111,28 @@ def reason(error: BaseException, script: str, notes: Sequence[str] = ()) -> str:
         and not frame.filename.startswith(("<", _PACKAGE))
     ]  # fmt: skip
     place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else script
-    text = (str(error).strip().splitlines() or [""])[0][:300]
-    hint = next((hint for applies, hint in HINTS if applies(error)), "")
+    text = _line_of(error)
+    causes = _causes(error)
+    if len(causes) > 1:
+        # Pipelines say of what they ran that it failed, and not why.
+        text += f" because of {type(causes[-1]).__name__}: {_line_of(causes[-1])}"
+    hint = next((hint for each in reversed(causes) for applies, hint in HINTS if applies(each)), "")
     hint = hint or "; ".join(notes)
     return f"{place}: {type(error).__name__}: {text}" + (f" ({hint})" if hint else "")
+
+
+def _line_of(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [""])[0][:300]
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """Return an error, and those that it was raised from."""
+    found = [error]
+    while (cause := found[-1].__cause__) is not None and cause not in found:
+        found.append(cause)
+    return found
+
+
+def _files_of(error: BaseException) -> set[str]:
+    """Return the names of the files that an error went through."""
+    return {Path(frame.filename).name for frame in traceback.extract_tb(error.__traceback__)}

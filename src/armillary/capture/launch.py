@@ -24,10 +24,11 @@ from armillary.capture.forks import POLL_SECONDS, Forks
 from armillary.capture.inputs import unchanged
 from armillary.capture.log import Log
 from armillary.capture.mesh import mesh_of, needs_mesh
-from armillary.capture.objects import ENDED, WAITING
+from armillary.capture.objects import ENDED, WAITING, number_in
 from armillary.capture.rank_files import FORMAT, RUN, path_of, read
 from armillary.capture.script import NOT_ALIKE, REFUSED
 from armillary.capture.session import STEP
+from armillary.capture.steps import differs
 from armillary.capture.summary import MOST_RUN, classes, witnesses
 
 TOGETHER = 2
@@ -95,16 +96,17 @@ def capture_script(
     with tempfile.TemporaryDirectory(prefix="armillary-") as mail:
         options = {
             "folder": str(target.resolve()), "ranks": ranks, "device": found.name, "step": step, "mail": mail,
-            "module": module, "every_microbatch": every_microbatch, "early": True,
+            "module": module, "every_microbatch": every_microbatch, "early": True, "follows": -1,
         }  # fmt: skip
         with _Processes(target, Path(mail), options, [script, *arguments]) as processes:
             if run is None:
                 _usual(processes, ranks)
+                processes.check_steps()
             else:
                 processes.run(run)
-            done = sorted(processes.done)
-    write_text(target / RUN, json.dumps({**said, "done": done}, indent=1) + "\n")
-    return [read(path_of(target, rank)) for rank in done]
+            logs = processes.logs()
+    write_text(target / RUN, json.dumps({**said, "done": [log.rank for log in logs]}, indent=1) + "\n")
+    return logs
 
 
 def _of_this_run(folder: Path, said: dict[str, object]) -> None:
@@ -127,6 +129,7 @@ def _usual(processes: _Processes, ranks: int) -> None:
 
     If they are not, the others are run, too.
     """
+    processes.whole = {0, ranks - 1}
     processes.run({0})
     # The ranks of other stages may have groups that the first one has not, and so a finer mesh.
     for _ in range(ranks):
@@ -166,6 +169,7 @@ class _Processes:
     Attributes:
         done: Ranks whose files are there.
         alike: Sizes of a mesh, and its axes of stages: ranks that differ along the other axes send equal objects.
+        whole: Ranks that run all their steps; others follow the first one, where it runs too; none: all are.
     """
 
     def __init__(self, folder: Path, mail: Path, options: dict[str, object], words: list[str]) -> None:
@@ -176,6 +180,8 @@ class _Processes:
         self._tries: Counter[int] = Counter()
         self.done: set[int] = set()
         self.alike: list[list[int]] = []
+        self.whole: set[int] = set()
+        self._logs: dict[int, Log] = {}
 
     def __enter__(self) -> _Processes:
         return self
@@ -186,7 +192,27 @@ class _Processes:
 
     def logs(self) -> list[Log]:
         """Return what was recorded so far."""
-        return [read(path_of(self._folder, rank)) for rank in sorted(self.done)]
+        for rank in self.done - self._logs.keys():
+            self._logs[rank] = read(path_of(self._folder, rank))
+        return [self._logs[rank] for rank in sorted(self.done)]
+
+    def check_steps(self) -> None:
+        """Run those again that did not run all their steps, if one of those that did says that these differ.
+
+        Raises:
+            InputError: one failed.
+        """
+        # If the first one says so, none has followed it.
+        if differs(self._mail, 0) or not any(differs(self._mail, rank) for rank in self.whole):
+            return
+        again = self.done - self.whole
+        for rank in again:
+            path_of(self._folder, rank).unlink()
+            self._logs.pop(rank, None)
+        self.done -= again
+        self._begun -= again
+        self.whole = set()
+        self.run(again)
 
     def run(self, wanted: Iterable[int]) -> None:
         """Run these ranks, and those that they wait for.
@@ -200,7 +226,7 @@ class _Processes:
         while queue or self._running:
             waiting = {rank for rank in self._running if self._waits(rank).exists()}
             for rank in waiting:
-                source = _number(self._waits(rank))
+                source = number_in(self._waits(rank))
                 if source >= 0 and source not in self._begun:
                     # First of all: without it nobody goes on.
                     queue = [source, *(each for each in queue if each != source)]
@@ -222,7 +248,13 @@ class _Processes:
             time.sleep(POLL_SECONDS)
 
     def _begin(self, rank: int) -> None:
-        self._ranks.begin(rank, self.alike, printed(self._mail, rank), **TRIES[self._tries[rank]])
+        whole = (
+            not self.whole or rank in self.whole or 0 not in self._begun or self._options["every_microbatch"]
+        )
+        follows = -1 if whole else 0
+        self._ranks.begin(
+            rank, self.alike, printed(self._mail, rank), follows=follows, **TRIES[self._tries[rank]]
+        )
 
     def _as_it_was(self, rank: int) -> bool:
         """Return whether a rank is there, of files and an environment that are still the same."""
@@ -270,10 +302,3 @@ def _ended(status: int) -> str:
         return f"ended with exit code {status}"
     name = signal.Signals(-status).name
     return f"was ended by {name}" + (" (perhaps the host has no memory left)" if name == "SIGKILL" else "")
-
-
-def _number(path: Path) -> int:
-    try:
-        return int(read_plain(path) or b"-1")
-    except (OSError, ValueError, InputError):  # it waits no longer
-        return -1

@@ -38,11 +38,13 @@ class Library:
         """
         try:
             self._library = ctypes.CDLL(str(path))
+            # It is asked for each operator, and takes less time than to let other threads run meanwhile.
+            self._quick = ctypes.PyDLL(str(path))
         except OSError as error:
             raise ArmillaryError(
                 f"{path}: cannot be loaded ({error}); expected the PyTorch that it was built for"
             ) from error
-        self._library.armillary_stream.restype = ctypes.c_int64
+        self._quick.armillary_stream.restype = ctypes.c_int64
         self._noted: Any = None
 
     def install(self, devices: int, noted: Noted) -> None:
@@ -60,7 +62,7 @@ class Library:
 
     def stream(self) -> int:
         """Return the number of the current stream of this thread."""
-        return int(self._library.armillary_stream())
+        return int(self._quick.armillary_stream())
 
 
 def library(torch: Any) -> Path:

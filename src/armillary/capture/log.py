@@ -66,9 +66,25 @@ class Rows(Sequence[Row]):
         return map(Row._make, zip(*self.columns.tolist(), strict=True))
 
     def __eq__(self, other: object) -> bool:
+        if isinstance(other, Rows):
+            return np.array_equal(self.columns, other.columns)
         return isinstance(other, Sequence) and list(self) == list(other)
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def renumbered(rows: Sequence[Row]) -> Rows:
+    """Return rows whose events are numbered from 1, in the order of their names: PyTorch counts those of all steps."""
+    columns = (
+        rows.columns.copy() if isinstance(rows, Rows) else np.array(rows, np.int64).reshape(-1, 5).T.copy()
+    )
+    kind, what = columns[:2]
+    named = np.flatnonzero((kind == RECORD) | (kind == WAIT) | ((kind == HOST) & (what != 0)))
+    _, first, which = np.unique(what[named], return_index=True, return_inverse=True)
+    number = np.empty(len(first), np.int64)
+    number[np.argsort(first, kind="stable")] = np.arange(1, len(first) + 1)
+    columns[1, named] = number[which]
+    return Rows(columns)
 
 
 class Place(NamedTuple):

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from armillary.base.units import format_bytes
 from armillary.capture.allocator import BLOCK, Allocator, library_bytes, options_of
 from armillary.capture.device import FakeDevice
 
@@ -42,6 +43,7 @@ class Memory:
         """
         self._tell, self._stream = gone, stream
         self._allocator, self._workspace = Allocator(device.memory), library_bytes(device.capability)
+        self._device, self._full = device, getattr(torch, "OutOfMemoryError", MemoryError)
         self._unknown: list[str] = []
         self.now = self.peak = self.asked_peak = 0
         self._sizes: dict[int, int] = {}
@@ -52,6 +54,9 @@ class Memory:
         # What was alive when the step began, and every change since: number, and bytes that it has then.
         self._before: dict[int, int] = {}
         self._changes: list[Change] = []
+        # The step before: what was alive when it began, and the changes that the allocator was told of.
+        self._earlier: dict[int, int] = {}
+        self._told: list[Change] = []
         self._blocks: dict[int, Any] = {}
         self._libraries: set[tuple[int, bool]] = set()
         storage = torch.UntypedStorage
@@ -70,9 +75,15 @@ class Memory:
     def restart(self) -> None:
         """Let the peak begin anew."""
         self.peak = self.now
+        self._earlier = self._before
         self._before = {self._numbers[key]: size for key, size in self._sizes.items()}
         self._made = {number: self._made[number] for number in self._before}
         self._changes = []
+
+    @property
+    def full(self) -> int:
+        """How often the device was full, until the last peak that was asked for."""
+        return self._allocator.full
 
     def ask_anew(self) -> None:
         """Let the peak that the program asks for begin anew."""
@@ -143,6 +154,12 @@ class Memory:
         key = storage._cdata
         if key in self._sizes:
             return
+        if storage.nbytes() > self._device.memory:
+            # As PyTorch does, so that who looks for the largest batch can catch it.
+            raise self._full(
+                f"CUDA out of memory. Tried to allocate {format_bytes(storage.nbytes())} for one tensor. GPU 0 has a "
+                f"total capacity of {format_bytes(self._device.memory)}"
+            )
         self.count += 1
         self._numbers[key], self._made[self.count] = self.count, place()
         self._set(key, storage.nbytes())
@@ -196,10 +213,12 @@ class Memory:
             # The program may have set the variables itself, before its first tensor.
             self._allocator.options, self._unknown = options_of(os.environ)
         self._allocator.restart()
-        for end, (number, size, stream) in enumerate(changes, 1):
+        self._told = [each for each in changes if each[0] not in gone] if gone else changes
+        for number, size, stream in self._told:
+            self._hold(number, size, stream)
+        for end, (number, size, _) in enumerate(changes, 1):
             if number in gone:
                 continue
-            self._hold(number, size, stream)
             now += size - alive.get(number, 0)
             alive[number] = size
             if now > most:
@@ -211,7 +230,29 @@ class Memory:
         total: Counter[Owner] = Counter()
         for number, size in held.items():
             total[named.get(number, ("tensors", self._made[number]))] += size
-        return [(*owner, size) for owner, size in total.most_common() if size], self._allocator.peak
+        most_first = sorted(total.items(), key=lambda each: (-each[1], each[0]))
+        return [(*owner, size) for owner, size in most_first if size], self._allocator.peak
+
+    def reserved_again(self) -> int | None:
+        """Return the most that is reserved in a step that does what the last one did, which may find other free blocks.
+
+        None: that is not known, as such a step does not end as it began.
+        """
+        earlier, before = self._earlier, self._before
+        ended = [number for number in earlier if number not in before]
+        made = [number for number in before if number not in earlier]
+        ends, news = (
+            sorted((size[number], self._made.get(number, ""), number) for number in numbers)
+            for size, numbers in ((earlier, ended), (before, made))
+        )
+        if [each[0] for each in ends] != [each[0] for each in news]:
+            return None
+        # What ended was of the step before; now that of this step does. What is made has numbers of its own.
+        name = dict(zip((each[2] for each in ends), (each[2] for each in news), strict=True))
+        self._allocator.restart()
+        for number, size, stream in self._told:
+            self._hold(name.get(number, number if number in earlier else -number), size, stream)
+        return self._allocator.peak
 
     def _hold(self, number: int, size: int, stream: int) -> None:
         block = self._blocks.pop(number, None)

@@ -22,6 +22,8 @@ NOTE = (
 )
 LAST = ("full", "weight")
 """Backward passes that are the last of a microbatch."""
+BACKWARD = ("input", *LAST)
+"""All of them."""
 Key = tuple[Any, ...]
 
 
@@ -138,7 +140,11 @@ class Microbatches:
         known = self._phases.get(place)
         if known is None:
             return self._early
-        return all(self._latest.get((place, phase)) in self._twice for phase in known)
+        # Those between the first backward pass and the second one of its kind, too.
+        return all(
+            self._latest.get((place, phase)) in self._twice or (self._early and phase in BACKWARD)
+            for phase in known
+        )
 
     def _weights(self, stage: Any) -> Key:
         """Return which tensors the weights of a stage are and what memory they have: gathered, or a rank's own part."""

@@ -5,6 +5,7 @@ What one rank sends to others, these wait for, as real ones do. Of what all woul
 
 from __future__ import annotations
 
+import io
 import pickle
 import time
 from collections import Counter
@@ -12,9 +13,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from armillary.base.errors import ArmillaryError
+from armillary.base.errors import ArmillaryError, InputError
 from armillary.base.files import replacing, write_text
+from armillary.base.reading import read_plain
 from armillary.capture.recorder import Recorder
+from armillary.convert.torch_import import import_torch, torch_part
 
 WAITING = "waiting_"
 """Prefix of the file by which a rank says that it waits for a message of another one."""
@@ -22,6 +25,14 @@ ENDED = "ended_"
 """Prefix of the file that says that a rank has ended, and sends no more."""
 PATIENCE_SECONDS = 600.0
 POLL_SECONDS = 0.05
+
+
+def number_in(path: Path) -> int:
+    """Return the number that a file of the run holds; -1: it is not there."""
+    try:
+        return int(read_plain(path) or b"-1")
+    except (OSError, ValueError, InputError):
+        return -1
 
 
 class Mail:
@@ -53,10 +64,27 @@ class Mail:
             self.folder / f"{each}_all{size}_{number}" for each in dict.fromkeys([source, self._like(source)])
         ]
 
-    def write(self, path: Path, objects: Any) -> None:
-        """Write what a rank sends."""
+    def write(self, path: Path, objects: Any, line: str) -> None:
+        """Write what a rank sends; tensors of the device arrive as shapes.
+
+        Args:
+            path: Where to.
+            objects: That it sends.
+            line: Of the program, which does.
+
+        Raises:
+            InputError: nobody can send these.
+        """
+        content = io.BytesIO()
+        try:
+            _Pickler(content).dump(objects)
+        except Exception as error:  # of a stranger's class, or a function within another
+            raise InputError(
+                f"{line}: objects that cannot be pickled ({type(error).__name__}: {str(error)[:200]}); expected those "
+                "that ranks can send each other"
+            ) from error
         with replacing(path) as temporary:
-            temporary.write_bytes(pickle.dumps(objects))
+            temporary.write_bytes(content.getvalue())
 
     def read(self, rank: int, source: int, paths: Sequence[Path]) -> Any:
         """Return what `rank` gets from `source`, as soon as one of these files is there.
@@ -88,6 +116,20 @@ class Mail:
         return found
 
 
+class _Pickler(pickle.Pickler):
+    """Writes tensors without memory as what makes them again."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Return how to make a tensor of the device; others are written as usual."""
+        if not isinstance(obj, torch_part("_subclasses.fake_tensor").FakeTensor):
+            return NotImplemented
+        return _made, (tuple(obj.shape), tuple(obj.stride()), obj.dtype, obj.device.type)
+
+
+def _made(shape: tuple[int, ...], stride: tuple[int, ...], dtype: Any, device: str) -> Any:
+    return import_torch("armillary capture").empty_strided(shape, stride, dtype=dtype, device=device)
+
+
 def replacements(core: Any, recorder: Recorder, rank: int, mail: Mail) -> dict[str, Callable[..., Any]]:
     """Return what moves objects, by the names that `torch.distributed` has for it."""
 
@@ -100,7 +142,7 @@ def replacements(core: Any, recorder: Recorder, rank: int, mail: Mail) -> dict[s
         objects: Any, dst: int | None = None, group: Any = None, device: Any = None, group_dst: int | None = None,
         **_: Any,
     ) -> None:  # fmt: skip
-        mail.write(mail.next(rank, end(dst, group_dst, group))[0], objects)
+        mail.write(mail.next(rank, end(dst, group_dst, group))[0], objects, recorder.where.line())
 
     def recv(
         objects: Any, src: int | None = None, group: Any = None, device: Any = None, group_src: int | None = None,
@@ -123,18 +165,15 @@ def replacements(core: Any, recorder: Recorder, rank: int, mail: Mail) -> dict[s
             objects[:] = [mine] * len(objects)
 
     def from_one(given: Any, source: int, group: Any, name: str) -> Any:
-        """Return what one rank of a group has; None: nobody can tell."""
+        """Return what one rank of a group has; None: no other rank is run that could tell."""
         paths = mail.next_to_all(source, core.get_world_size(group))
         if source == rank:
-            try:
-                mail.write(paths[0], given)
-            except Exception:  # such as a tensor of the device
-                mail.write(paths[0], None)
+            mail.write(paths[0], given, recorder.where.line())
             return given
-        found = None if mail.alone else mail.read(rank, source, paths)
-        if found is None:
+        if mail.alone:
             alike(name)
-        return found
+            return None
+        return mail.read(rank, source, paths)
 
     def broadcast(
         objects: Any, src: int | None = None, group: Any = None, device: Any = None, group_src: int | None = None,

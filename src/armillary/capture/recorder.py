@@ -26,6 +26,7 @@ from armillary.capture.log import (
     Log,
     Place,
     Row,
+    renumbered,
 )
 from armillary.capture.memory import Memory
 from armillary.capture.mode import mode_of
@@ -72,6 +73,8 @@ class Recorder:
         self._group_numbers: dict[tuple[int, ...], int] = {}
         self._kind_numbers: dict[Any, int] = {}
         self._kind_of_key: dict[Any, int] = {}
+        # By identity: blocks name the same kinds again and again, and hashing one takes longer than the rest.
+        self._issued: dict[int, tuple[Any, int]] = {}
         self._place_numbers: dict[Place, int] = {log.places[0]: 0}
         self._device: int | None = None
         self._place: Place | None = None
@@ -91,6 +94,7 @@ class Recorder:
         log.host_bytes = 0
         self._kind_numbers.clear()
         self._kind_of_key.clear()
+        self._issued.clear()
         self._group_numbers.clear()
         self._pending.clear()
         self._joined.clear()
@@ -105,6 +109,7 @@ class Recorder:
         """Return the log, complete; `step` is an earlier cut that it holds instead of what came after it."""
         for name, value in (step or self._step()).items():
             setattr(self.log, name, value)
+        self.log.rows = renumbered(self.log.rows)
         self.log.compiled = self.where.compiles
         self.log.assumed = dict(self.values.assumed)
         self.log.notes += self.memory.notes()
@@ -141,13 +146,14 @@ class Recorder:
     def issue(self, rows: Iterable[tuple[Row, Any]]) -> None:
         """Record rows that `issued` has returned once more."""
         log, calls = self.log, len(self.log.communications)
-        # Kinds by identity: a block names the same ones again and again, and hashing one takes longer than the rest.
-        numbers: dict[int, tuple[Any, int]] = {}
+        numbers, first = self._issued, self.calls
+        self.calls = 0
         for row, what in rows:
             if row.kind == OPERATOR:
-                if id(what) not in numbers:
-                    numbers[id(what)] = what, self._kind_number(what)
-                number = numbers[id(what)][1]
+                found = numbers.get(id(what))
+                if found is None:
+                    found = numbers[id(what)] = what, self._kind_number(what)
+                number = found[1]
             elif row.kind == COMMUNICATION:
                 number = len(log.communications)
                 log.communications.append(replace(what[0], group=self._group(what[1])))
@@ -155,8 +161,9 @@ class Recorder:
                 number = what + calls * (row.kind == JOIN)
             if row.kind == JOIN:
                 self._joined.add((number, row.stream))
-            self._rows.append(Row(row.kind, number, row.stream, row.place, row.calls + self.calls))
-            self.calls = 0
+            self._rows.append(Row(row.kind, number, row.stream, row.place, row.calls + first))
+            first = 0
+        self.calls += first
 
     def _step(self) -> dict[str, Any]:
         """Return what is of this step, with kernels fused where the program is compiled."""

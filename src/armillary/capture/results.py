@@ -11,6 +11,8 @@ from typing import Any
 
 from armillary.convert.torch_import import torch_part
 
+NAMESPACES = ("aten", "_c10d_functional")
+"""Of operators whose results follow from their arguments, and for collectives from the size of their group."""
 GIVEN, VIEW, MADE, PLAIN = range(4)
 """Parts of results: an argument itself, a view of one, a tensor with memory of its own, a number or nothing."""
 
@@ -40,7 +42,7 @@ class Results:
 
     def key(self, func: Any, args: Any, kwargs: Any) -> int | None:
         """Return the number that results are remembered by; None: they are not."""
-        if func.namespace != "aten":
+        if func.namespace not in NAMESPACES:
             return None
         try:
             # Numbers and tensors of integers make the usual type.

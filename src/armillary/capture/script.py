@@ -92,7 +92,7 @@ def _rank(options: dict[str, Any], script: str, inputs: Inputs) -> None:
         session = Session(
             folder, rank, options["ranks"], options["device"], step=options["step"], script=script,
             mail=mail, alike=options["alike"], ended=ended, before=found,
-            every_microbatch=options["every_microbatch"], early=options["early"],
+            every_microbatch=options["every_microbatch"], early=options["early"], follows=options["follows"],
         )  # fmt: skip
         with session:
             try:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from armillary.base.errors import ArmillaryError, InputError
+from armillary.base.errors import InputError
 from armillary.base.files import make_folder
 from armillary.capture import checkpoints, cluster, processes, torch_cuda, triton_kernels
 from armillary.capture.device import DEFAULT, fake_device
@@ -22,6 +22,7 @@ from armillary.capture.microbatches import Microbatches
 from armillary.capture.objects import Mail
 from armillary.capture.rank_files import write
 from armillary.capture.recorder import Recorder
+from armillary.capture.steps import Steps
 from armillary.convert.torch_import import import_torch, torch_part
 
 OLDEST = (2, 9)
@@ -47,6 +48,7 @@ class Session:
         self, folder: Path | None, rank: int, ranks: int, device: str, *, step: int = STEP, script: str = "",
         mail: Path | None = None, alike: Sequence[Sequence[int]] = (), ended: Callable[[], None] | None = None,
         before: Callable[[], None] | None = None, every_microbatch: bool = True, early: bool = True,
+        follows: int = -1,
     ) -> None:  # fmt: skip
         """Declare what to record; see `capturing`.
 
@@ -63,11 +65,13 @@ class Session:
             before: Called before the file is written.
             every_microbatch: Run those of a pipeline, too, that do the same as those before them.
             early: See `Microbatches`.
+            follows: See `Steps`.
         """
         if not 0 <= rank < ranks:
             raise InputError(f"capture: rank {rank} of {ranks} ranks, expected 0 to {ranks - 1}")
         self.folder, self.mail, self._alike = folder, mail, alike
         self._ended, self._before, self._every, self._early = ended, before, every_microbatch, early
+        self._follows = follows
         self.device = fake_device(device)
         self.log = Log(rank, ranks, self.device.name, "", script)
         self._wanted, self._made, self.done = step, 0, False
@@ -90,6 +94,7 @@ class Session:
         # Not before the recorder is there, which is told of streams from the first one on.
         self._recorder = Recorder(torch, log, found, self.device)
         self._graphs = Graphs(self._recorder, self.step)
+        self._steps = Steps(self._recorder, self.mail, self._follows)
         count = int(os.environ["LOCAL_WORLD_SIZE"])
         torch_cuda.install(torch, found, self.device, count, self._recorder, self._graphs)
         triton_kernels.install(self._recorder)
@@ -119,7 +124,7 @@ class Session:
         """End the recording, if its step has not ended it.
 
         Raises:
-            ArmillaryError: nothing ran on the device.
+            InputError: nothing ran on the device.
         """
         if not self.done:
             # Its last whole step, or all of a program without an optimizer.
@@ -139,11 +144,18 @@ class Session:
             self._complete()
         elif self._wanted:
             self._last = self._recorder.cut()
+            self._steps.ended()
+            if self._made == self._wanted - 1 and self._steps.repeats(self._last):
+                self.log.step = self._wanted
+                self._complete(self._last)
 
     def _complete(self, step: dict[str, Any] | None = None) -> None:
         self.done = True
         self.log.frameworks = [name for module, name in FRAMEWORKS.items() if module in sys.modules]
+        self._steps.ended()
         _check_step(self._recorder.finish(step))
+        if step is None:
+            self._steps.compare(self._last)
         if self._before:
             self._before()
         if self.folder is not None:
@@ -239,8 +251,8 @@ def capturing(
             buckets.
 
     Raises:
-        InputError: PyTorch or a compiler is absent, the device is unknown, or another capture was made here.
-        ArmillaryError: nothing ran on the device.
+        InputError: PyTorch or a compiler is absent, the device is unknown, another capture was made here, or nothing
+            ran on the device.
     """
     return Session(Path(folder), rank, ranks, device, step=step)
 
@@ -266,7 +278,7 @@ def _check_step(log: Log) -> None:
     """Refuse a step in which nothing ran.
 
     Raises:
-        ArmillaryError: nothing was recorded.
+        InputError: nothing was recorded.
     """
     if not any(row.kind in (OPERATOR, COMMUNICATION) for row in log.rows):
         wanted = (
@@ -274,4 +286,4 @@ def _check_step(log: Log) -> None:
             if processes.started()
             else "expected a program that moves its model to cuda"
         )
-        raise ArmillaryError(f"{log.script}: rank {log.rank} ran nothing on the device; {wanted}")
+        raise InputError(f"{log.script}: rank {log.rank} ran nothing on the device; {wanted}")
