@@ -15,6 +15,7 @@ from armillary.base.document import Document
 from armillary.base.errors import InputError
 from armillary.cli import main
 from armillary.explore.result import Result
+from armillary.explore.training import parts
 from armillary.explore.training.mean_step import seconds
 from armillary.explore.training.parts import OFF, parts_of_run
 from armillary.explore.training.parts import shown as shown_parts
@@ -234,6 +235,16 @@ def test_parts_of_a_long_step_are_those_of_the_whole(batch: int, whole: bool) ->
     assert any(each.startswith("parts of the step") for each in found.assumptions) is not whole
     for name, value in parts.items():
         assert found.parts[name] == pytest.approx(value, abs=(1e-9 if whole else OFF) * found.step_time_s)
+
+
+def test_parts_of_a_step_too_long_to_look_at_are_none_below_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waiting becomes less with each microbatch of these runs: the whole of such a step may not fit into memory."""
+    monkeypatch.setattr(parts, "MOST_NODES", 1000)
+    monkeypatch.setattr(parts, "MOST_WHOLE", 0)
+    found = armillary.train("llama-3-70b", "16xdgx-h100", batch=64, tp=8, pp=4, cp=4, sequence=131072)
+    assert min(found.parts.values()) >= 0
+    assert sum(found.parts.values()) == pytest.approx(found.step_time_s)
+    assert any(each.startswith("parts of the step: from runs of") for each in found.assumptions)
 
 
 @pytest.mark.parametrize("software", ["", "torchtitan", "maxtext", "megatron-lm-2022"])
