@@ -82,6 +82,36 @@ def test_what_runs_when_a_worker_is_done_stays_in_its_caller(recorded: str) -> N
     assert node["aten::native_layer_norm_backward"].parent == node["backward"].id
 
 
+def test_an_annotation_inside_a_later_operator_is_around_nothing_of_it() -> None:
+    """The annotation opened before the operator on the same thread, and was put into it when it closed."""
+    rec = Recording(rank=0, world=2)
+    rec.op("c10d::allreduce_", 100, 200, inputs=([tensor(1, 10)],))
+    rec.gloo("gloo:all_reduce", 150, 1600, 900)
+    rec.op("aten::addmm", 1000, 3000)
+    rec.op("PythonSubclass", 1100, 2900)
+    rec.op("aten::mm", 1300, 2800)
+    linked = rec.linked()
+    node = {each.name: each for each in linked.host.nodes}
+    node["gloo:all_reduce"].parent = node["aten::addmm"].id
+    node["PythonSubclass"].parent = node["gloo:all_reduce"].id
+    mend_parents(linked)
+    assert node["PythonSubclass"].parent == node["aten::addmm"].id
+    assert node["aten::mm"].parent == node["PythonSubclass"].id
+
+
+def test_parents_in_a_circle_of_annotations_end() -> None:
+    rec = Recording(rank=0, world=2)
+    rec.gloo("gloo:all_reduce", 100, 1600, 900)
+    rec.gloo("gloo:broadcast", 200, 1700, 901)
+    rec.op("aten::mm", 1300, 2800)
+    linked = rec.linked()
+    node = {each.name: each for each in linked.host.nodes}
+    node["gloo:all_reduce"].parent = node["gloo:broadcast"].id
+    node["gloo:broadcast"].parent = node["aten::mm"].parent = node["gloo:all_reduce"].id
+    mend_parents(linked)
+    assert node["aten::mm"].parent != node["aten::mm"].id
+
+
 def test_of_whole_microseconds_none_moves_up_or_aside() -> None:
     """A caller and its callee may begin and end together, and one may end when the next begins."""
     rec = Recording()

@@ -3,8 +3,8 @@
 The observer keeps a stack of open operators for each thread. A backend with threads of its own (gloo) opens its
 annotation on the thread that issued the communication, but closes it, with the topmost entry of that thread's stack,
 whenever the communication is done. So an operator that runs just then leaves its own stack: what it calls next is
-recorded inside the annotation, inside the operator before, or inside the operator around it. The times of Kineto,
-which are of one thread each, tell the true caller.
+recorded inside the annotation, inside the operator before, or inside the operator around it. The annotation itself may
+stand inside an operator that began after it. The times of Kineto, which are of one thread each, tell the true caller.
 """
 
 from __future__ import annotations
@@ -24,17 +24,19 @@ def mend_parents(linked: Linked) -> None:
     parent = known.parent
     for node in nodes:  # parents stand before their children
         own, above = event.get(node.id), event.get(node.parent)
+        risen = False
         while own and above and node.parent in parent:
             if (far := known.above(node.parent, own.tid, own.start)) != node.parent:
                 node.parent, above = far, event.get(far)
                 continue
             ended = above.tid == own.tid and above.end < own.start
             elsewhere = above.tid != own.tid and _is_of_worker(above)
-            if (
-                not (ended or elsewhere) or parent[node.parent] >= node.parent
-            ):  # a damaged trace may go in circles
+            outer = parent[node.parent]
+            # Upwards once, from an annotation to the later operator that it is recorded inside: more may go in circles.
+            rises = node.parent < outer < node.id and elsewhere and not risen
+            if not (ended or elsewhere) or (outer >= node.parent and not rises):
                 break
-            node.parent = parent[node.parent]
+            node.parent, risen = outer, risen or rises
             above = event.get(node.parent)
         inner = around.get(node.id, node.parent)
         # Only downwards: of times in whole microseconds, those of a short caller may not reach around its callee.
