@@ -82,13 +82,15 @@ def test_what_runs_when_a_worker_is_done_stays_in_its_caller(recorded: str) -> N
     assert node["aten::native_layer_norm_backward"].parent == node["backward"].id
 
 
-def test_an_annotation_inside_a_later_operator_is_around_nothing_of_it() -> None:
-    """The annotation opened before the operator on the same thread, and was put into it when it closed."""
+@pytest.mark.parametrize("begins", [150, 1050, 1150], ids=["before both", "between", "after both"])
+def test_an_annotation_that_closes_inside_an_operator_is_around_nothing_of_it(begins: int) -> None:
+    """Its worker puts it into the operator that runs when it closes, and what runs in there into it."""
     rec = Recording(rank=0, world=2)
     rec.op("c10d::allreduce_", 100, 200, inputs=([tensor(1, 10)],))
-    rec.gloo("gloo:all_reduce", 150, 1600, 900)
-    rec.op("aten::addmm", 1000, 3000)
-    rec.op("PythonSubclass", 1100, 2900)
+    for at, name, end in sorted(
+        [(begins, "gloo:all_reduce", 1600), (1000, "aten::addmm", 3000), (1100, "PythonSubclass", 2900)]
+    ):
+        rec.gloo(name, at, end, 900) if name.startswith("gloo") else rec.op(name, at, end)
     rec.op("aten::mm", 1300, 2800)
     linked = rec.linked()
     node = {each.name: each for each in linked.host.nodes}
