@@ -214,18 +214,13 @@ class Memory:
             self._allocator.options, self._unknown = options_of(os.environ)
         self._allocator.restart()
         self._told = [each for each in changes if each[0] not in gone] if gone else changes
-        for number, size, stream in self._told:
+        for end, (number, size, stream) in enumerate(self._told, 1):
             self._hold(number, size, stream)
-        for end, (number, size, _) in enumerate(changes, 1):
-            if number in gone:
-                continue
             now += size - alive.get(number, 0)
             alive[number] = size
             if now > most:
                 most, at = now, end
-        for number, size, _ in changes[:at]:
-            if number not in gone:
-                held[number] = size
+        held.update((number, size) for number, size, _ in self._told[:at])
         named = {self._numbers[key]: owner for key, owner in owners.items() if key in self._numbers}
         total: Counter[Owner] = Counter()
         for number, size in held.items():
