@@ -63,6 +63,12 @@ class ChunkRoutes:
         """Dimensions along which members meet; -1: all at once, as where all follow one choice."""
         return [phase.dim for phase in self.phases] + [-1] * (self.choices > 0) or [-1]
 
+    @cached_property
+    def distinct(self) -> dict[tuple[int, int], Sequence[int]]:
+        """The bytes and routes of chunks that differ, with the routes that each may take."""
+        every = range(len(self.routes))
+        return {chunk: every if self.choices else chunk[1:] for chunk in self.chunks}
+
     @property
     def crosses_host(self) -> bool:
         """Whether a phase crosses the hosts of nodes."""
@@ -82,7 +88,7 @@ class ChunkRoutes:
             for route in self.routes
         )
         found = ChunkRoutes(routes, self.chunks, self.choices)
-        vars(found)["stripped"] = self.stripped
+        vars(found).update(stripped=self.stripped, distinct=self.distinct)
         return found
 
 

@@ -132,11 +132,12 @@ class GridWorkload(PhysicalWorkload):
             return None
         found, warnings = copy(self), [*self._own_warnings, *warnings]
         PhysicalWorkload.__init__(found, platform)
+        found.before, found.lines = self.before, self.lines
         if self.views[0].nodes.warnings == warnings and all(
             np.array_equal(a.ticks, b.ticks) for a, b in zip(lowered, self._lowered, strict=True)
         ):
             # What knows views by identity finds them again.
-            for name in ("slot_numbers", "paced", "rows_of_graphs", "lines"):
+            for name in ("slot_numbers", "paced"):
                 setattr(found, name, getattr(self, name))
             return found
         of = {id(nodes.graph): nodes.ticks for nodes in lowered}
@@ -234,7 +235,7 @@ class GridWorkload(PhysicalWorkload):
 
     def warnings(self) -> list[str]:
         """See `PhysicalWorkload`."""
-        lost = list(self.messages.lost())
+        lost = self.messages.lost
         if not lost:
             return []
         tag, source, target, size = lost[0][1]
@@ -246,7 +247,7 @@ class GridWorkload(PhysicalWorkload):
     @property
     def loses_messages(self) -> bool:
         """See `PhysicalWorkload`."""
-        return any(True for _ in self.messages.lost())
+        return bool(self.messages.lost)
 
     @cached_property
     def _plain(self) -> list[list[CollectiveCall]]:

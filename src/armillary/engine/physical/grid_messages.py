@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,8 +140,12 @@ class GridMessages:
                 at += path.size
         return found
 
-    def lost(self) -> Iterator[tuple[int, Channel]]:
-        """Yield how many messages of each kind are never received, and where one of them goes."""
+    @cached_property
+    def lost(self) -> list[tuple[int, Channel]]:
+        """How many messages of each kind are never received, and where one of them goes."""
+        return list(self._lost())
+
+    def _lost(self) -> Iterator[tuple[int, Channel]]:
         both = np.stack([self.item_set, self.back])
         first, which = distinct_columns(both)
         for at, times in zip(first.tolist(), np.bincount(which).tolist(), strict=True):

@@ -16,8 +16,9 @@ from armillary.base.errors import InputError
 from armillary.collective.chunk_order import WITHIN
 from armillary.engine.common.items import View
 from armillary.engine.common.lowered import Tables, side_by_side
-from armillary.engine.common.network import Scale, bits, quotient_comms
+from armillary.engine.common.network import quotient_comms
 from armillary.engine.physical import layout as lk
+from armillary.engine.physical.again import Before, again
 from armillary.engine.physical.nodes import COMPUTE, CPU, PhysicalNodes, slots_of
 from armillary.engine.physical.plans import (
     Channels,
@@ -114,7 +115,17 @@ def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True) -> Physi
     if trace.grid is not None:
         _check_size(trace, classes)
     warnings = [*workload.warnings(), *workload.fit_warnings(), *workload.root_warnings()]
-    return Build(workload, classes).assemble(warnings)
+    found = None
+    if workload.before:
+        paces = Paces(workload)
+        views = [paces.view(rank) for rank in workload.before.program.representatives.tolist()]
+        found = again(workload.before, workload, classes, views, warnings)
+    if found is None:
+        build = Build(workload, classes)
+        program = build.assemble(warnings)
+        found = Before(program, build.channels.sent(), build.channels.times)
+    workload.before = found
+    return found.program
 
 
 def classes_of(trace: Trace, platform: Platform) -> Ints:
@@ -178,12 +189,10 @@ class Build:
         self.workload, self.platform, self.classes = workload, workload.platform, classes
         self.representatives = np.unique(classes, return_index=True)[1].astype(np.int64)
         self.comm_at, self.quotients = quotient_comms(workload, classes, self.representatives)
-        # The finest unit in which the largest volume of this trace still fits int64.
-        scale = Scale(1 << bits(workload.largest()))
         self.tables, self.paces = Tables(), Paces(workload)
-        self.lines = Lines(workload, classes, self.representatives, scale)
-        self.plans = Plans(workload, self.lines, scale)
-        self.channels = channels(workload, classes, self.tables, self.lines, scale)
+        self.lines = Lines(workload, classes, self.representatives)
+        self.plans = Plans(workload, self.lines)
+        self.channels = channels(workload, classes, self.tables, self.lines)
         self.slot_ready: list[int] = []
         self.chunk_flows = self.chosen = self.asking = self.batch_rows = 0
         """Numbers of chunk flows, of chunks that choose their route, of members that may wait for such a choice, and of
@@ -243,24 +252,14 @@ class Build:
         )
 
     def _with_rows_of_graphs(self, parts: dict[str, Any]) -> dict[str, Ints]:
-        """Return all tables: these parts, and what follows from the graphs alone.
-
-        That of the last machine is taken if it ran the same graphs.
-        """
-        tables, key = self.tables, tuple(self.tables.rows_at)
-        known, _, of_graphs = self.workload.rows_of_graphs
-        lengths = tables.lengths_of_graphs() | {"TURNS": tables.n_nodes}
-        if known == key:
-            found = side_by_side(lk.PROGRAM, parts | of_graphs, {})
-        else:
-            found = side_by_side(lk.PROGRAM, parts, lengths)
-            tables.rows_of_graphs(found)
-            at = 0
-            for nodes in tables.shapes:
-                found["TURNS"][at : at + len(nodes.slot)] = turns_of(nodes.slot)
-                at += len(nodes.slot)
-        # Slices of the newest array, so that none of the others stays.
-        self.workload.rows_of_graphs = key, tables.shapes, {name: found[name] for name in lengths}
+        """Return all tables: these parts, and what follows from the graphs alone."""
+        tables = self.tables
+        found = side_by_side(lk.PROGRAM, parts, tables.lengths_of_graphs() | {"TURNS": tables.n_nodes})
+        tables.rows_of_graphs(found)
+        at = 0
+        for nodes in tables.shapes:
+            found["TURNS"][at : at + len(nodes.slot)] = turns_of(nodes.slot)
+            at += len(nodes.slot)
         return found
 
     def _sizes(self) -> dict[str, int]:

@@ -18,9 +18,9 @@ from armillary.base.units import format_bandwidth
 from armillary.engine.common import network
 from armillary.engine.common.items import Channel, View, channel_at
 from armillary.engine.common.lowered import Tables
-from armillary.engine.common.network import CollectiveCall, QuotientComm, Scale, between
+from armillary.engine.common.network import CollectiveCall, QuotientComm, Scale, between, bits
 from armillary.engine.physical import layout as lk
-from armillary.engine.physical.chunk_routes import last_latency
+from armillary.engine.physical.chunk_routes import ChunkRoutes, last_latency
 from armillary.engine.physical.memory import HostPorts, MemoryPorts
 from armillary.engine.physical.phases import MEMORY_STORE, PhysicalPhase, latency_ticks, reduction_ns
 from armillary.engine.physical.program import Plan
@@ -51,13 +51,13 @@ class Ring(NamedTuple):
 class Lines:
     """Lines and ports while they grow: ports of the network come first, those of a memory after them."""
 
-    def __init__(
-        self, workload: PhysicalWorkload, classes: Ints, representatives: Ints, scale: Scale
-    ) -> None:
+    def __init__(self, workload: PhysicalWorkload, classes: Ints, representatives: Ints) -> None:
         self.workload, self.platform, self.classes = workload, workload.platform, classes
+        # The finest unit in which the largest volume of this trace still fits int64.
+        self.scale = scale = Scale(1 << bits(workload.largest()))
         self.rates = [[scale.rate(port.out), scale.rate(port.into)] for port in ports(self.platform)]
         """Out of and into a port of each dimension, in units per tick."""
-        self.scale, self.ranks = scale, len(representatives)
+        self.ranks = len(representatives)
         self.representatives = representatives
         # Ports of memory are numbered behind those of the network.
         self.memory = MemoryPorts(
@@ -189,17 +189,49 @@ class Lines:
         return np.array([self.workload.slots(rank).get(number, -1) for rank in ranks])
 
 
+class Moved(NamedTuple):
+    """What moving a message takes."""
+
+    latency: int
+    """Ticks."""
+    volume: int
+    """In units of the program."""
+    uses: tuple[tuple[int, int], ...]
+    """Dimensions whose ports it uses, and how many links it takes there."""
+
+
+def moved(platform: Platform, scale: Scale, hops: Sequence[int], size: int) -> Moved:
+    """Return what a message of `size` bytes takes that crosses so many links of each dimension."""
+    crossed = [
+        (d, dimension, hop)
+        for d, (dimension, hop) in enumerate(zip(platform.dimensions, hops, strict=True))
+        if hop
+    ]
+    latency = fsum(hop * dimension.latency for _, dimension, hop in crossed)
+    latency += platform.npu.message_delay
+    uses = tuple((d, links_per_npu(dimension.topology, dimension.size)) for d, dimension, _ in crossed)
+    # Every dimension that a message crosses is paid for, in latency and in bandwidth.
+    volume: int | Fraction = size
+    if platform.collectives.fit:
+        from armillary.engine.common.fits import fitted_message
+
+        if fitted := fitted_message(platform, hops, size):
+            latency, volume, uses = fitted.latency, fitted.volume, ((fitted.dim, 1),)
+    # A message that leaves its node is between nodes all the way.
+    if share := platform.terms.communication_share(between(platform, [d for d, _, _ in crossed])):
+        latency, volume = latency * (1 + share), volume * (1 + Fraction(share))
+    return Moved(ceil(latency), scale.volume(volume), uses)
+
+
 class Channels:
     """Channels while they grow; chunk flows are counted from the first channel on."""
 
-    def __init__(
-        self, workload: PhysicalWorkload, classes: Ints, tables: Tables, lines: Lines, scale: Scale
-    ) -> None:
+    def __init__(self, workload: PhysicalWorkload, classes: Ints, tables: Tables, lines: Lines) -> None:
         self.workload, self.platform, self.classes = workload, workload.platform, classes
-        self.tables, self.lines, self.scale = tables, lines, scale
+        self.tables, self.lines, self.scale = tables, lines, lines.scale
         self._known: dict[Channel, tuple[int, int, int]] = {}
-        self._times: dict[tuple[tuple[int, ...], int], tuple[int, int, list[tuple[int, int]]]] = {}
-        """See `_moved`, by hops and bytes."""
+        self.times: dict[tuple[tuple[int, ...], int], Moved] = {}
+        """By hops and bytes."""
 
     def of(self, channel: Channel) -> tuple[int, int, int]:
         """Return (quotient channel, latency in ticks, volume in units) of a channel."""
@@ -215,9 +247,9 @@ class Channels:
         hops = network.path_between(self.platform.dimensions, source, target)
         # Channels between ranks of the same classes over equally long paths behave alike, so they are one.
         key = (tag, a, b, size, tuple(sends), tuple(receives), hops)
-        if (hops, size) not in self._times:
-            self._times[hops, size] = self._moved(hops, size)
-        latency, volume, uses = self._times[hops, size]
+        if (hops, size) not in self.times:
+            self.times[hops, size] = moved(self.platform, self.scale, hops, size)
+        latency, volume, uses = self.times[hops, size]
         if key not in self.tables.channel_at:
             used = []
             for d, links in uses:
@@ -225,29 +257,9 @@ class Channels:
             self.add(key, (a, b), max(len(sends), len(receives)), used)
         return self.tables.channel_at[key], latency, volume
 
-    def _moved(self, hops: tuple[int, ...], size: int) -> tuple[int, int, list[tuple[int, int]]]:
-        """Return latency in ticks and volume in units of a message, and the dimensions and links that it uses."""
-        crossed = [
-            (d, dimension, hop)
-            for d, (dimension, hop) in enumerate(zip(self.platform.dimensions, hops, strict=True))
-            if hop
-        ]
-        latency = fsum(hop * dimension.latency for _, dimension, hop in crossed)
-        latency += self.platform.npu.message_delay
-        uses = [(d, links_per_npu(dimension.topology, dimension.size)) for d, dimension, _ in crossed]
-        # Every dimension that a message crosses is paid for, in latency and in bandwidth.
-        volume: int | Fraction = size
-        if self.platform.collectives.fit:
-            from armillary.engine.common.fits import fitted_message
-
-            if fitted := fitted_message(self.platform, hops, size):
-                latency, volume, uses = fitted.latency, fitted.volume, [(fitted.dim, 1)]
-        # A message that leaves its node is between nodes all the way.
-        if share := self.platform.terms.communication_share(
-            between(self.platform, [d for d, _, _ in crossed])
-        ):
-            latency, volume = latency * (1 + share), volume * (1 + Fraction(share))
-        return ceil(latency), self.scale.volume(volume), uses
+    def sent(self) -> list[tuple[tuple[int, ...], int]]:
+        """Return hops and bytes of the messages of each channel between ranks, by number."""
+        return [(key[-1], key[3]) for key in self.tables.channel_at if key[0] != "memory"]
 
     def fill_stores(self, view: View, items: Ints, rank: int) -> None:
         """Fill in the operations of a storage whose bytes move through the network: here there are none."""
@@ -264,8 +276,8 @@ class Channels:
 class Plans:
     """Plans while they grow."""
 
-    def __init__(self, workload: PhysicalWorkload, lines: Lines, scale: Scale) -> None:
-        self.workload, self.lines, self.scale = workload, lines, scale
+    def __init__(self, workload: PhysicalWorkload, lines: Lines) -> None:
+        self.workload, self.lines, self.scale = workload, lines, lines.scale
         self.all: list[Plan] = []
         self.of_comm: dict[int, list[Plan]] = defaultdict(list)
         self.rows: list[int] = []
@@ -273,7 +285,9 @@ class Plans:
         self.phase_rows: list[int] = []
         self._known: dict[tuple[object, ...], Plan] = {}
         self._times: dict[tuple[int, int, int], list[tuple[int, int, int]]] = {}
-        """Latency, volume and ticks of phases, see `_times_of`."""
+        """Latency, volume and ticks of phases, see `of`."""
+        self._batches: dict[int, bool] = {}
+        """By the ``id`` of chunk routes that calls which cost the same share."""
 
     def plan(self, comm: QuotientComm, call: CollectiveCall) -> Plan:
         """Return the plan of a call in a quotient communicator, made on first use."""
@@ -291,12 +305,12 @@ class Plans:
         chunk_routes = self.workload.chunk_routes(call)
         plan = Plan(len(self.all), comm, call, chunk_routes)
         first: dict[tuple[int, int], int] = {}
-        # Rows per distinct size and route; chunks only point to them. With choices, rows of all routes.
-        for size, route in dict.fromkeys(chunk_routes.chunks):
-            first[size, route] = len(self.phase_rows) // lk.PH_COLUMNS
-            for each in range(len(chunk_routes.routes)) if chunk_routes.choices else [route]:
-                self._add_route(plan, each, size)
-        plan.chunk_batch = self._is_chunk_batch(plan)
+        # Rows per distinct size and route; chunks only point to them.
+        for chunk, routes in chunk_routes.distinct.items():
+            first[chunk] = len(self.phase_rows) // lk.PH_COLUMNS
+            for route in routes:
+                self._add_route(plan, route, chunk[0])
+        plan.chunk_batch = self.is_chunk_batch(chunk_routes)
         # Modulo: if all chunks are alike, none is bigger.
         bigger = chunk_routes.chunks.count(chunk_routes.chunks[0]) % len(chunk_routes.chunks)
         self.rows += [
@@ -312,29 +326,32 @@ class Plans:
         self.of_comm[comm.number].append(plan)
         return plan
 
-    def _is_chunk_batch(self, plan: Plan) -> bool:
-        """Tell whether the chunks of a plan follow one another through one phase, the bigger ones first."""
-        chunk_routes, collectives = plan.chunk_routes, self.workload.platform.collectives
+    def is_chunk_batch(self, chunk_routes: ChunkRoutes) -> bool:
+        """Tell whether the chunks of a call follow one another through one phase, the bigger ones first."""
+        key = id(chunk_routes.stripped)
+        if key not in self._batches:
+            self._batches[key] = self._is_batch(chunk_routes)
+        return self._batches[key]
+
+    def _is_batch(self, chunk_routes: ChunkRoutes) -> bool:
+        collectives, phases = self.workload.platform.collectives, chunk_routes.routes[0]
         sizes = [size for size, _ in chunk_routes.chunks]
         return (
             self.workload.fluid
-            and len(plan.phases) == 1
+            and len(phases) == 1
             and sizes == sorted(sizes, reverse=True)
             # The kernel knows two volumes per batch: sizes that differ by a rounding, as chunks of one
             # collective do.
             and len(set(sizes)) <= 2
-            and self.scale.volume(plan.phases[0].volume * sizes[-1]) > 0
+            and self.scale.volume(phases[0].volume * sizes[-1]) > 0
             and (collectives.within_dimension != "smallest-first" or sizes[0] == sizes[-1])
         )
 
     def _add_route(self, plan: Plan, route: int, size: int) -> None:
         """Add the rows of the phases of a chunk of `size` bytes."""
-        lines, phases = 0, plan.chunk_routes.routes[route]
-        # Plans of groups that lie alike have the same times, and share what is compared.
-        key = id(plan.chunk_routes.stripped), route, size
-        if key not in self._times:
-            self._times[key] = self._times_of(plan, phases, size)
-        for phase, (latency, volume, ticks) in zip(phases, self._times[key], strict=True):
+        lines = 0
+        times = zip(plan.chunk_routes.routes[route], self.of(plan, route, size), strict=True)
+        for phase, (latency, volume, ticks) in times:
             ring = self.lines.ring(plan.comm, phase)
             plan.placed.append((phase, size))
             self.phase_rows += [
@@ -345,8 +362,15 @@ class Plans:
             lines += ring.lines
         plan.lines = max(plan.lines, lines)
 
-    def _times_of(self, plan: Plan, phases: Sequence[PhysicalPhase], size: int) -> list[tuple[int, int, int]]:
+    def of(self, plan: Plan, route: int, size: int) -> list[tuple[int, int, int]]:
         """Return latency in ticks, volume in units and ticks at full rate of the phases of a chunk."""
+        # Plans of groups that lie alike have the same times, and share what is compared.
+        key = id(plan.chunk_routes.stripped), route, size
+        if key not in self._times:
+            self._times[key] = self._times_of(plan, plan.chunk_routes.routes[route], size)
+        return self._times[key]
+
+    def _times_of(self, plan: Plan, phases: Sequence[PhysicalPhase], size: int) -> list[tuple[int, int, int]]:
         memory, found = self.workload.platform.npu.memory.bytes_per_s, []
         last = last_latency(
             plan.chunk_routes, lambda p, s: self.lines.ticks(p, self.scale.volume(p.volume * s))

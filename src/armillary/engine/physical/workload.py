@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,9 @@ from armillary.engine.physical.nodes import PhysicalNodes, lower_nodes
 from armillary.platform.model import Platform
 from armillary.platform.network import TOPOLOGIES
 from armillary.trace import Trace
+
+if TYPE_CHECKING:
+    from armillary.engine.physical.again import Before
 
 Ints = NDArray[np.int64]
 
@@ -134,8 +137,8 @@ class PhysicalWorkload(ABC):
         """Nodes and views of `Paces`."""
         self.lines: tuple[Ints, dict[tuple[int, int], list[list[int]]]] = np.zeros(0, np.int64), {}
         """Classes of ranks, and the lines of `lines_of_classes`."""
-        self.rows_of_graphs: tuple[tuple[object, ...] | None, list[Nodes], dict[str, Ints]] = None, [], {}
-        """Tables that follow from graphs, by the ``id`` of these graphs' columns, with nodes that keep these alive."""
+        self.before: Before | None = None
+        """What the last machine was lowered to, if it differs in times only."""
 
     @abstractmethod
     def view(self, rank: int) -> View:
