@@ -345,8 +345,11 @@ def quick_bound(timeline: Timeline) -> int:
             # No paths: heads and tails are left out, which only lowers the bound. 0 is as in `least_ticks`.
             least = timeline.node_least[part][nodes]
             least = np.where(least == 0, (end - start)[nodes], least)
-            stream = distinct_columns(table.stream[nodes][None])[1]
-            most = max(most, float(np.bincount(stream, weights=least).max()))
+            stream = table.stream[nodes]
+            # Mostly all run on one.
+            alone = stream.min() == stream.max()
+            which = np.zeros(len(stream), np.int64) if alone else distinct_columns(stream[None])[1]
+            most = max(most, float(np.bincount(which, weights=least).max()))
         call = timeline.node_call[part]
         times[cls] = np.bincount(call[(call >= 0) & ran], minlength=times.shape[1])
     ranks = np.bincount(timeline.rank_class, minlength=classes) / max(timeline.n_ranks, 1)

@@ -7,7 +7,8 @@ from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+import pytest
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import armillary
@@ -16,6 +17,7 @@ from armillary.engine.common.network import CollectiveCall, Communicator
 from armillary.engine.physical import lower as lowering
 from armillary.engine.physical.chunk_routes import chunk_routes_of, place_of
 from armillary.engine.physical.lower import lower
+from armillary.engine.physical.program import PhysicalProgram
 from armillary.platform.collectives import FitChoice
 from armillary.platform.model import Collectives, Platform
 from armillary.platform.network import Dimension
@@ -70,11 +72,32 @@ def equal(one: Trace, other: Trace, platform: Platform) -> bool:
 
 @settings(deadline=None, max_examples=25)
 @given(plans(), st.lists(st.lists(st.sampled_from(CHANGES), max_size=2), min_size=2, max_size=3))
+@example(Plan.model_validate({"ranks": 16, "batch": 64, "sequence": 32}), [[CHANGES[6]], [CHANGES[7]]])
 def test_programs_are_those_of_traces_read_anew(plan: Any, machines: list[Any]) -> None:
     model = Decoder.model_validate(MODEL)
     trace = generate(model, plan)
     for changes in machines:
         assert equal(trace, replace(trace), machine(changes))
+
+
+def test_tables_are_filled_in_where_only_times_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = generate(
+        Decoder.model_validate(MODEL), Plan.model_validate({"ranks": 16, "batch": 64, "sequence": 32})
+    )
+    built = []
+
+    class Counted(lowering.Build):
+        def assemble(self, warnings: list[str]) -> PhysicalProgram:
+            built.append(self)
+            return super().assemble(warnings)
+
+    monkeypatch.setattr(lowering, "Build", Counted)
+    made = [lower(trace, machine(changes)) for changes in ([], [CHANGES[0]], [CHANGES[2]], [CHANGES[4]])]
+    assert len(built) == 1
+    # What was lowered before stays as it was.
+    again = lower(replace(trace), machine([]))
+    for name, table in again.tables.items():
+        np.testing.assert_array_equal(made[0].tables[name], table, name)
 
 
 def test_what_differs_in_speed_only_is_read_once() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import fsum
+from math import fsum, prod
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ class Demands:
     """The needs of collectives on one machine; answers are cached."""
 
     platform: Platform
-    _groups: dict[object, Group] = field(default_factory=dict)
+    _groups: dict[object, tuple[Communicator, Group]] = field(default_factory=dict)
     _grids: dict[object, Group] = field(default_factory=dict)
     _least: dict[tuple[int, str, int], int] = field(default_factory=dict)
     _messages: dict[tuple[int, int, int], int] = field(default_factory=dict)
@@ -55,20 +55,31 @@ class Demands:
 
     def group(self, call: CollectiveCall, comm: Communicator) -> Group:
         """Return the members that a call of a communicator joins, at their places."""
-        key = comm.members.tobytes(), call.involved, bool(call.splits)
+        # By identity: a communicator may have as many members as the machine.
+        key = id(comm), call.involved, bool(call.splits)
         if key not in self._groups:
-            made = self._made(call, comm)
-            if made.grid:
-                # Groups at the same places need the same, and behind a switch every place is like every other.
-                at = tuple((d, self._places(made, d, call)) for d in made.spanned)
-                made = self._grids.setdefault((at, bool(call.splits)), made)
-            self._groups[key] = made
-        return self._groups[key]
+            self._groups[key] = comm, self._like(call, comm)
+        return self._groups[key][1]
 
-    def _places(self, group: Group, d: int, call: CollectiveCall) -> bytes | int:
-        # What each member sends to each other follows their order.
-        alike = self._dimensions[d].topology == "Switch" and not call.splits
-        return len(group.places[d]) if alike else group.places[d].tobytes()
+    def _like(self, call: CollectiveCall, comm: Communicator) -> Group:
+        """Return the group of a call, the same for groups at the same places: they need the same."""
+        places = comm.positions(self._dimensions)
+        if call.involved is not None or prod(map(len, places)) != len(comm.members):
+            made = self._made(call, comm)
+            if not made.grid:
+                return made
+            places = [tuple(each.tolist()) for each in made.places]
+        else:
+            made = None
+        at = tuple(
+            # Behind a switch every place is like every other, but what each member sends to each follows their order.
+            (d, len(place) if dimension.topology == "Switch" and not call.splits else place)
+            for d, (dimension, place) in enumerate(zip(self._dimensions, places, strict=True))
+            if len(place) > 1
+        )
+        if (at, bool(call.splits)) not in self._grids:
+            self._grids[at, bool(call.splits)] = made or self._made(call, comm)
+        return self._grids[at, bool(call.splits)]
 
     def _made(self, call: CollectiveCall, comm: Communicator) -> Group:
         platform, dimensions = self.platform, self._dimensions

@@ -144,7 +144,9 @@ def differ_in_ticks(one: PhysicalNodes, other: PhysicalNodes) -> bool:
         a, b = getattr(one, column.name), getattr(other, column.name)
         if column.name == "ticks" or a is b:
             continue
-        same = np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b
+        # A column of one compute model may be None with another.
+        arrays = isinstance(a, np.ndarray) or isinstance(b, np.ndarray)
+        same = np.array_equal(a, b) if arrays else a == b
         if not same:
             return False
     return True
