@@ -35,7 +35,7 @@ def simulated(
     trace: Trace, platform: Platform, chunk_batches: bool, mode: Mode | None = None
 ) -> tuple[PhysicalProgram, Run, Timeline]:
     """Simulate with chunk batches, or every chunk on its own."""
-    with nullcontext() if chunk_batches else patch.object(Plans, "_is_chunk_batch", return_value=False):
+    with nullcontext() if chunk_batches else patch.object(Plans, "is_chunk_batch", return_value=False):
         program = lower(trace, platform)
     run = execute(program, mode)
     return program, run, timeline_of(program, run, platform, {})

@@ -121,8 +121,8 @@ class Simulated(ABC):
         first: Ints = np.cumsum(rows)[self.items[item, self.layout.I_PLAN]] + step
         return first
 
-    def ticks_of_phases(self, run: Any, item: Ints, chunk: Ints, place: Ints) -> tuple[Ints, Ints]:
-        """Return start and end of chunks of items in a phase; `place` is theirs in ROW_START."""
+    def ticks_of_phases(self, run: Any, item: Ints, chunk: Ints, place: Ints, row: Ints) -> tuple[Ints, Ints]:
+        """Return start and end of chunks of items in a phase; `place` is theirs in ROW_START, `row` in `phase_rows`."""
         return run.table("ROW_START")[place], run.table("ROW_END")[place]
 
     def phase_rows(self) -> list[tuple[int, int, int, int]]:

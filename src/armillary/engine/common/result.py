@@ -288,7 +288,7 @@ def _phases(lowered: Simulated, run: Run) -> dict[str, NDArray[Any]]:
         item, of_item, place, chunk, step, first = (
             a[first >= 0] for a in (item, of_item, place, chunk, step, first)
         )
-    start, end = lowered.ticks_of_phases(run, item, chunk, place)
+    start, end = lowered.ticks_of_phases(run, item, chunk, place, first)
     found = {
         "phase_class": collective[of_item, lk.I_RANK].astype(np.int32),
         "phase_node": lowered.item_position[lowered.is_collective][of_item].astype(np.int32),

@@ -76,9 +76,7 @@ def again(
         each = np.array([times[sent][:2] for sent in before.channels], np.int64)
         items[sent, lk.I_LATENCY : lk.I_VOLUME + 1] = each[items[sent, lk.I_CHANNEL]]
     found = dict.fromkeys(w for view in views for w in view.nodes.warnings)
-    program = replace(
-        old, tables=tables, views=views, plans=made, items=items, warnings=[*found, *warnings]
-    )
+    program = replace(old, tables=tables, views=views, plans=made, items=items, warnings=[*found, *warnings])
     return Before(program, before.channels, times)
 
 

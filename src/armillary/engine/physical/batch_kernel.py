@@ -47,37 +47,31 @@ def arrival(prog, st, chunk_flow, tick):
 
 @inlined
 def end_chunk_batch(prog, st, chunk_flow, tick):
-    """Record the times of a chunk batch for all its members; returns the tick at which the last chunk arrives."""
+    """Record the times of a chunk batch; returns the tick at which the last chunk arrives."""
     item = chunk_flows.item(st, chunk_flow)
     plan = items.plan(prog, item)
     last = chunk_flows.chunks(st, chunk_flow) - 1
     line = chunk_flows.line(st, chunk_flow)
     comm = items.comm(prog, item)
     member = comms.items(prog, comm) + item_state.instance(st, item) * comms.reps(prog, comm)
-    whole = chunk_flows.queue(st, chunk_flow) == lk.WHOLE
-    row = items.row(prog, item)
-    if whole:
+    if chunk_flows.queue(st, chunk_flow) == lk.WHOLE:
         rate = chunk_flows.rate(st, chunk_flow)
         begun = chunk_flows.since(st, chunk_flow)
         done = arrival(prog, st, chunk_flow, tick)
     else:
         advance_chunk_batch(prog, st, chunk_flow, tick)
         done = tick + phases.latency(prog, phase_of(prog, plan, last))
+        row = items.row(prog, item)
         rows.set_end(st, row + last, done)
         bigger = plans.bigger(prog, plan)
         if bigger > 0:
             done = max(done, rows.end(st, row + bigger - 1))
-    # Members of a line share all times. A whole batch needs two numbers for each, a broken one its rows.
+        return done
+    # Each member of a whole batch has two numbers; a broken one has the rows of the first.
     for i in range(lines.members(prog, line)):
         other = members.item(st, member + line_members.local(prog, lines.local(prog, line) + i))
-        if whole:
-            chunk_batches.set_start(st, other, begun)
-            chunk_batches.set_rate(st, other, rate)
-        elif other != item:
-            own = items.row(prog, other)
-            for chunk in range(last + 1):
-                rows.set_start(st, own + chunk, rows.start(st, row + chunk))
-                rows.set_end(st, own + chunk, rows.end(st, row + chunk))
+        chunk_batches.set_start(st, other, begun)
+        chunk_batches.set_rate(st, other, rate)
     return done
 
 

@@ -227,12 +227,31 @@ class PhysicalProgram(Simulated):
             first = first + np.where(chosen, route * plans[plan, lk.PL_PHASES][item], 0)
         return first + step
 
-    def ticks_of_phases(self, run: Any, item: Ints, chunk: Ints, place: Ints) -> tuple[Ints, Ints]:
+    def ticks_of_phases(self, run: Any, item: Ints, chunk: Ints, place: Ints, row: Ints) -> tuple[Ints, Ints]:
         """See `Simulated`; those of a whole chunk batch follow from its start and its rate."""
-        spans = super().ticks_of_phases(run, item, chunk, place)
+        first = self.items[:, lk.I_ROW]
+        place = place + (first[self.leaders(run, item, row)] - first[item])
+        spans = super().ticks_of_phases(run, item, chunk, place, row)
         chunk_batch = np.stack([run.table("CHUNK_BATCH_START"), run.table("CHUNK_BATCH_RATE")])
         fill_spans(self.tables, chunk_batch, self._plan, item, chunk, spans)
         return spans
+
+    def leaders(self, run: Any, item: Ints, row: Ints) -> Ints:
+        """Return the items whose rows hold the times of other items in a phase: of the first members of their lines.
+
+        Args:
+            run: A run of the program.
+            item: Collectives that have joined an instance.
+            row: Their phase, as a row of PHASES.
+        """
+        phases, comms = (self.tables[name] for name in ("PHASES", "COMMS"))
+        entry = phases[row * lk.PH_COLUMNS + lk.PH_RING] + self.items[item, lk.I_LOCAL]
+        line = self.tables["RING_ENTRY"][2 * entry]
+        local = self.tables["LINES"][self.tables["LINE_ROWS"][line * lk.LN_COLUMNS + lk.LN_LOCAL]]
+        comm = self.items[item, lk.I_COMM] * lk.CO_COLUMNS
+        instance = run.table("ITEM_INSTANCE")[item] * comms[comm + lk.CO_REPS]
+        found: Ints = run.table("INSTANCE_ITEM")[comms[comm + lk.CO_ITEMS] + instance + local]
+        return found
 
     @cached_property
     def _plan(self) -> Ints:

@@ -272,7 +272,7 @@ def arrive(prog, st, item, chunk, phase, tick):
         + line
     )
     member = comms.items(prog, comm) + ordinal * comms.reps(prog, comm)
-    # All members keep the same times, so that the rows of one of them tell what the chunk flow does.
+    # All members have the same times, so only the rows of the first are written: see `PhysicalProgram.leaders`.
     first = members.item(st, member + line_members.local(prog, lines.local(prog, line)))
     chunk_flows.set_line(st, chunk_flow, line)
     chunk_flows.set_item(st, chunk_flow, first)
@@ -341,17 +341,15 @@ def phase_done(prog, st, heap, chunk_flow, key, tick):
     steps = plans.phases(prog, plan)
     chunk_batch = plans.chunk_batch(prog, plan) > 0
     member = comms.items(prog, comm) + item_state.instance(st, first) * comms.reps(prog, comm)
-    # `next_head` noted the start with the one item that stands for the line; that of a chunk batch stands elsewhere.
-    begun = tick if chunk_batch else rows.start(st, items.row(prog, first) + key)
+    # One item stands for the line; the times of a chunk batch are written by `end_chunk_batch`.
+    if not chunk_batch:
+        rows.set_end(st, items.row(prog, first) + key, tick)
     for i in range(lines.members(prog, line)):
         item = members.item(st, member + line_members.local(prog, lines.local(prog, line) + i))
-        # Its rows are written by `end_chunk_batch`; one event ends all its chunks.
+        # One event ends all its chunks.
         if chunk_batch:
             complete_node(prog, st, items.rank(prog, item), items.node(prog, item), tick)
-            continue
-        rows.set_start(st, items.row(prog, item) + key, begun)
-        rows.set_end(st, items.row(prog, item) + key, tick)
-        if key % steps + 1 < steps:
+        elif key % steps + 1 < steps:
             enter(prog, st, heap, item, key // steps, key % steps + 1, tick)
         elif item_state.add_left(st, item, -1) == 0:
             complete_node(prog, st, items.rank(prog, item), items.node(prog, item), tick)
