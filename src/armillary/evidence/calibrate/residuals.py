@@ -93,7 +93,8 @@ def _fit(sizes: Ints, off: Floats, knots: tuple[tuple[int, ...], ...]) -> Residu
     for place, share in zip(places, shares, strict=True):
         matrix[each, place] += share
     firm = _firmness(knots)
-    logs, weight = np.zeros(len(firm)), np.ones(len(sizes))
+    logs: Floats = np.zeros(len(firm))
+    weight: Floats = np.ones(len(sizes))
     for _ in range(_ROUNDS):
         weighted = matrix * weight[:, None]
         logs = np.linalg.solve(matrix.T @ weighted + firm, weighted.T @ off)
