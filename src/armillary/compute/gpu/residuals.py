@@ -14,7 +14,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,7 +80,7 @@ def corners(
     """
     axes = [_between(sizes[:, at], own) for at, own in enumerate(knots)]
     places, shares = [], []
-    for corner in product((0, 1), repeat=3):
+    for corner in np.ndindex(2, 2, 2):
         place, share = np.zeros(len(sizes), np.int64), np.ones(len(sizes))
         for (first, beyond, _), step, own in zip(axes, corner, knots, strict=True):
             place = place * len(own) + first + step
