@@ -97,8 +97,8 @@ def _fit(sizes: Ints, off: Floats, knots: tuple[tuple[int, ...], ...]) -> Residu
     weight: Floats = np.ones(len(sizes))
     for _ in range(_ROUNDS):
         weighted = matrix * weight[:, None]
-        logs = np.linalg.solve(matrix.T @ weighted + firm, weighted.T @ off)
-        weight = 1 / np.sqrt(1 + ((matrix @ logs - off) / _SOFT) ** 2)
+        logs = np.asarray(np.linalg.solve(matrix.T @ weighted + firm, weighted.T @ off), np.float64)
+        weight = np.asarray(1 / np.sqrt(1 + ((matrix @ logs - off) / _SOFT) ** 2), np.float64)
     # Whole percent, as files have them.
     rounded = np.round(100 * np.clip(logs, -LARGEST, LARGEST)) / 100
     return Residuals(knots[0], knots[1], knots[2], tuple(rounded.tolist()))
