@@ -25,7 +25,7 @@ def run(name: str, *files: Path) -> Table:
 
 @pytest.mark.parametrize(
     ("name", "long", "short"),
-    [("gemm-a100", 0.062, 0.091), ("gemm-h100", 0.05, 0.056), ("gemm-b200", 0.065, 0.076)],
+    [("gemm-a100", 0.043, 0.063), ("gemm-h100", 0.043, 0.045), ("gemm-b200", 0.056, 0.061)],
 )
 def test_unseen_gemms_meet_the_bar(shared: Path, name: str, long: float, short: float) -> None:
     table = run(name, shared / "measured" / SUITE[name].needs)
@@ -36,8 +36,9 @@ def test_unseen_gemms_meet_the_bar(shared: Path, name: str, long: float, short: 
     assert len(parts) in (2, 4)
     for title, error in parts.items():
         assert error < (short if "below 20 us" in title else long), title
-    # Each row states an interval of 90 %, which holds about as many.
-    assert 0.82 < np.mean([row.low <= row.measured <= row.high for row in table.rows]) < 0.98
+    # Each row states an interval of 90 %, which holds about as many of long and of short ones.
+    for part in table.parts:
+        assert 0.85 < np.mean([row.low <= row.measured <= row.high for row in part.rows]) < 0.95, part.title
 
 
 def test_unseen_prefills(shared: Path) -> None:

@@ -21,6 +21,7 @@ from armillary.base.document import read_document
 from armillary.base.errors import InputError, nearest, one_of
 from armillary.compute.gpu.power import VOLTAGE, Power
 from armillary.compute.gpu.read import Reader
+from armillary.compute.gpu.residuals import Residuals
 
 FOLDER = Path(__file__).parent / "devices"
 SUBSTITUTE = {"fp4": ("fp8", "bf16"), "fp8": ("bf16",), "fp32": ("bf16",), "bf16": ()}
@@ -156,6 +157,7 @@ class Gpu:
             memory or power; ``derived``: of another one that it is like; ``sheet``: nothing but the data sheet is
             known.
         spread: Class of kernels -> standard deviation of ln(measured / predicted); see `kernel_spread`.
+        residuals: What GEMMs that are timed by themselves take besides, by precision.
         factors: See `Factors`.
         like: Device that absent constants are taken from; "": none is absent.
         derived: Whether the constants of GEMMs are among them.
@@ -185,6 +187,7 @@ class Gpu:
     power: Power | None = None
     basis: str = "measured"
     spread: Mapping[str, float] = field(default_factory=dict)
+    residuals: Mapping[str, Residuals] = field(default_factory=dict)
 
     def gemm_fit(self, precision: str, scaling: str = "") -> GemmFit:
         """Return the constants of a precision, or of the nearest that has some.
@@ -277,6 +280,7 @@ def _read(path: Path, below: tuple[str, ...]) -> Gpu:
         power=reader.power(base.power if base else None),
         basis=reader.basis(_basis(derived, base, sms)),
         spread=reader.spread(base.spread if base else {}),
+        residuals=reader.residuals(_passed_on(base, sms) if derived and base else {}),
         factors=reader.record(("training",), Factors, base.factors if base else Factors()),
         like=like,
         derived=derived,
@@ -290,6 +294,11 @@ def _basis(derived: bool, base: Gpu | None, sms: int) -> str:
     if not derived or not base:
         return "measured"
     return "sibling" if sms == base.sms else "derived"
+
+
+def _passed_on(base: Gpu, sms: int) -> dict[str, Residuals]:
+    """Return the residuals that a device takes from one it is like: other numbers of SMs are filled by other sizes."""
+    return {name: each.passed_on() for name, each in base.residuals.items() if sms == base.sms}
 
 
 def _scaled(gpu: Gpu, ratio: float, more: float) -> Gpu:

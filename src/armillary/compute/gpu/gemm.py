@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from armillary.base.portable import power
 from armillary.compute.gpu.device import GemmFit, Gpu
 from armillary.compute.gpu.power import Power
+from armillary.compute.gpu.residuals import Residuals
 from armillary.compute.model import Floats, Ints
 
 ELEMENT = {"fp32": 4, "bf16": 2, "fp8": 1, "fp4": 0.5}
@@ -65,6 +66,7 @@ def gemm_seconds(
     copies: float = math.inf,
     power: Power | None = None,
     transposed: NDArray[np.bool_] | bool = False,
+    residuals: Residuals | None = None,
 ) -> tuple[Floats, Ints]:
     """Return how long GEMMs take, and what limits them.
 
@@ -78,6 +80,8 @@ def gemm_seconds(
         copies: Weights that are used in turn: `LOOPED` in a measurement; infinite where each GEMM has its own.
         power: Limit of the power under a load that lasts; None: GEMMs run alone, at full clocks.
         transposed: (GEMMs) or all alike: the left operand lies in memory along m, as in gradients of weights.
+        residuals: What GEMMs that are timed by themselves take besides; single ones, of rows along k, whose result is
+            only written.
 
     Returns:
         (GEMMs) s, and index into `BOUNDS`.
@@ -102,6 +106,9 @@ def gemm_seconds(
             power,
             candidates,
         )
+    if residuals:
+        alike = (sizes[:, 3] == 1) & (written <= max(2.0, ELEMENT[precision])) & ~np.asarray(transposed)
+        seconds[alike] = seconds[alike] * residuals.factors(sizes[alike])
     return seconds, bound
 
 

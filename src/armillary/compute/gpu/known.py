@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from armillary.compute.gpu.device import GemmFit, Gpu
 from armillary.compute.gpu.gemm import gemm_seconds
 from armillary.compute.gpu.power import Power
+from armillary.compute.gpu.residuals import Residuals
 from armillary.compute.model import Floats, Ints
 
 MOST = 1 << 16
@@ -30,9 +31,10 @@ def known_gemm_seconds(
     sustained: float,
     power: Power | None,
     transposed: NDArray[np.bool_],
+    residuals: Residuals | None = None,
 ) -> tuple[Floats, Ints]:
     """Return what `gemm_seconds` does, which times each GEMM by itself."""
-    _, known = _known.setdefault((id(gpu), precision, fit, sustained, power), (gpu, {}))
+    _, known = _known.setdefault((id(gpu), precision, fit, sustained, power, residuals is None), (gpu, {}))
     rows: list[tuple[float, ...]] = [
         (*row, last, turned)
         for row, last, turned in zip(sizes.tolist(), written.tolist(), transposed.tolist(), strict=True)
@@ -40,6 +42,7 @@ def known_gemm_seconds(
     new = [at for at, row in enumerate(rows) if row not in known]
     if new:
         options: dict[str, Any] = {"sustained": sustained, "power": power, "transposed": transposed[new]}
+        options["residuals"] = residuals
         seconds, bound = gemm_seconds(gpu, precision, sizes[new], written[new], fit, **options)
         found = zip(seconds.tolist(), bound.tolist(), strict=True)
         known.update(zip((rows[at] for at in new), found, strict=True))

@@ -129,6 +129,8 @@ class GpuModel(ComputeModel):
                 self.gpu, precision, sizes, written, self.gpu.gemm_fit(precision, scaling),
                 sustained=self.factors.sustained, power=self._power,
                 transposed=np.array([work.names[at].rpartition(".")[2] == "weight" for at, _ in rows]),
+                # Operands that other kernels have quantised were not measured.
+                residuals=self.gpu.residuals.get(precision) if self.alone and not scaling else None,
             )  # fmt: skip
             seconds *= np.array(
                 [

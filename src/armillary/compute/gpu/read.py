@@ -12,6 +12,7 @@ from armillary.base.document import Document
 from armillary.base.errors import nearest, one_of
 from armillary.base.hints import KeyPath
 from armillary.compute.gpu.power import Power
+from armillary.compute.gpu.residuals import LARGEST, Residuals
 
 PRECISIONS = ("fp32", "bf16", "fp8", "fp4")
 SCALED = ("fp8 block",)
@@ -171,6 +172,39 @@ class Reader:
         if "bf16" not in found:
             self.reject((key,), given or None, "constants of bf16 at least")
         return found
+
+    def residuals(self, default: Mapping[str, Residuals]) -> dict[str, Residuals]:
+        """Return residuals of GEMMs by precision."""
+        self._asked.add("residuals")
+        given = self.given("residuals")
+        self._known(("residuals",), given, PRECISIONS)
+        return dict(default) | {name: self._residuals(("residuals", name), given[name]) for name in given}
+
+    def _residuals(self, path: KeyPath, value: Any) -> Residuals:
+        if not isinstance(value, dict):
+            self.reject(path, value, "a mapping with m, n, k and percent")
+        self._known(path, value, ("m", "n", "k", "percent", "long", "short"))
+        m, n, k = (self._knots((*path, name), value.get(name)) for name in "mnk")
+        rows = value.get("percent")
+        # NaN compares with nothing.
+        whole = isinstance(rows, list) and all(
+            isinstance(row, list) and all(isinstance(each, int | float) and abs(each) <= 100 * LARGEST for each in row)
+            for row in rows
+        )  # fmt: skip
+        if not whole or [len(row) for row in rows or ()] != [len(n) * len(k)] * len(m):
+            self.reject(
+                (*path, "percent"), rows,
+                f"{len(m)} lists of {len(n) * len(k)} numbers from {-100 * LARGEST:g} to {100 * LARGEST:g}, one list "
+                "for each m",
+            )  # fmt: skip
+        long, short = (self._number((*path, name)) for name in ("long", "short"))
+        return Residuals(m, n, k, tuple(each / 100 for row in rows or () for each in row), long, short)
+
+    def _knots(self, path: KeyPath, value: Any) -> tuple[int, ...]:
+        whole = isinstance(value, list) and all(type(each) is int and 0 < each < 2**31 for each in value)
+        if not whole or len(value) < 2 or sorted(set(value)) != value:
+            self.reject(path, value, "at least two sizes in increasing order, e.g. [32, 1024, 65536]")
+        return tuple(value)
 
     def layouts(self, default: Mapping[str, float]) -> dict[str, float]:
         """Return factors of layouts, 1 where there is none."""

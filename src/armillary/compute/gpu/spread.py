@@ -21,7 +21,9 @@ UNKNOWN = 0.2
 """Standard deviation of a class of kernels that a device says nothing of."""
 
 
-def kernel_spread(gpu: Gpu, kind: Kind, precision: str = "bf16", ns: float | None = None) -> float:
+def kernel_spread(
+    gpu: Gpu, kind: Kind, precision: str = "bf16", ns: float | None = None, alone: bool = False
+) -> float:
     """Return the standard deviation of ln(measured / predicted) of one kernel.
 
     Args:
@@ -29,8 +31,9 @@ def kernel_spread(gpu: Gpu, kind: Kind, precision: str = "bf16", ns: float | Non
         kind: Class of the kernel.
         precision: Of a GEMM; one without constants of its own takes those of the nearest that has some.
         ns: Predicted time of a GEMM; absent: a long one.
+        alone: Whether it is a GEMM that residuals of the device hold for.
     """
-    return portable.hypot(own_spread(gpu, kind, precision, ns), device_spread(gpu))
+    return portable.hypot(own_spread(gpu, kind, precision, ns, alone), device_spread(gpu))
 
 
 def device_spread(gpu: Gpu) -> float:
@@ -38,10 +41,17 @@ def device_spread(gpu: Gpu) -> float:
     return FURTHER[gpu.basis]
 
 
-def own_spread(gpu: Gpu, kind: Kind, precision: str = "bf16", ns: float | None = None) -> float:
+def own_spread(
+    gpu: Gpu, kind: Kind, precision: str = "bf16", ns: float | None = None, alone: bool = False
+) -> float:
     """Return the part of `kernel_spread` that each kernel has for itself, of shapes that were not fitted to."""
     if kind != "gemm":
         return gpu.spread.get(kind, UNKNOWN)
+    if alone and precision in gpu.residuals:
+        left = gpu.residuals[precision]
+        found = left.short if ns is not None and ns < SHORT_NS else left.long
+        if found:
+            return found
     length = "short" if ns is not None and ns < SHORT_NS else "long"
     names = (f"gemm {each} {length}" for each in (precision, *SUBSTITUTE.get(precision, ("bf16",))))
     return next((gpu.spread[name] for name in names if name in gpu.spread), UNKNOWN)

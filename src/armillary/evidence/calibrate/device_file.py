@@ -10,6 +10,7 @@ import yaml
 
 from armillary.base.errors import InputError, one_of
 from armillary.compute.gpu.device import AttentionFit, GemmFit, Gpu, gpu_names, load_gpu
+from armillary.compute.gpu.residuals import Residuals
 from armillary.evidence.calibrate.gemm import LEAST_NS, Errors, Fitted
 
 # Constants in seconds; the others are shares, but for `sharp`.
@@ -44,8 +45,22 @@ def _time(seconds: float) -> str:
     return f"{seconds * scale:.4g} {unit}"
 
 
+def residual_keys(residuals: Residuals) -> dict[str, Any]:
+    """Return residuals as they stand in a file, in percent."""
+    row = len(residuals.n) * len(residuals.k)
+    percent = [round(100 * each) for each in residuals.logs]
+    return {
+        **{name: list(getattr(residuals, name)) for name in "mnk"},
+        "percent": [percent[at : at + row] for at in range(0, len(percent), row)],
+        **{name: float(f"{getattr(residuals, name):.3g}") for name in ("long", "short")},
+    }
+
+
 def error_keys(fitted: Fitted, source: str) -> dict[str, Any]:
     """Return the source of a fit, and its errors, as they stand in a file."""
+    before = {}
+    if fitted.before:
+        before = {"held out, without residuals": ", below: ".join(_words(each) for each in fitted.before)}
     by_group = {f"without some {name}": _words(each) for name, each in fitted.groups.items()}
     return {
         "source": source,
@@ -54,6 +69,7 @@ def error_keys(fitted: Fitted, source: str) -> dict[str, Any]:
         "in sample": _words(fitted.inside),
         "held out": _words(fitted.outside),
         f"held out, below {LEAST_NS / 1e3:g} us": _words(fitted.short),
+        **before,
         **by_group,
     }
 
@@ -70,7 +86,9 @@ def device_text(base: Gpu, title: str, fits: Mapping[str, Fitted], source: str) 
         raise InputError(f"base {base.name}: expected {one_of(gpu_names())}, or a file with the key 'like'")
     gemms = {name: each.fit for name, each in fits.items()}
     fitted = {f"gemm {name}": error_keys(each, source) for name, each in fits.items()}
-    data = {**like_keys(base, title, like, gemms), "fitted": fitted}
+    residuals = {name: residual_keys(each.residuals) for name, each in fits.items() if each.residuals}
+    besides = {"residuals": residuals} if residuals else {}
+    data = {**like_keys(base, title, like, gemms), **besides, "fitted": fitted}
     return yaml.safe_dump(data, sort_keys=False, width=120)
 
 

@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 from armillary.base.errors import InputError
 from armillary.compute.gpu.device import GemmFit, Gpu
 from armillary.compute.gpu.gemm import LOOPED, gemm_seconds
+from armillary.compute.gpu.residuals import Residuals
 from armillary.compute.model import Floats, Ints
 from armillary.compute.table_file import Measured, read_table
 from armillary.evidence.calibrate.priors import told
+from armillary.evidence.calibrate.residuals import fit_residuals
 
 LEAST_NS = 20_000.0
 """Least time of long GEMMs, whose errors are stated apart: of shorter ones launch and latency are a large part."""
@@ -100,6 +102,8 @@ class Fitted:
         outside: Errors of those that were held out.
         groups: What was left out -> errors of it, by constants fitted to the rest.
         short: Errors of shorter ones that were held out.
+        residuals: What GEMMs take besides, by size; None: too few to tell. Errors are those with them.
+        before: Errors of those that were held out without residuals: of `LEAST_NS` and more, and of shorter ones.
     """
 
     fit: GemmFit
@@ -108,6 +112,8 @@ class Fitted:
     outside: Errors
     groups: Mapping[str, Errors]
     short: Errors = Errors(0, float("nan"), float("nan"))
+    residuals: Residuals | None = None
+    before: tuple[Errors, ...] = ()
 
 
 def held_out(sizes: Ints) -> NDArray[np.bool_]:
@@ -150,6 +156,7 @@ def predicted_ns(
     sizes: Ints,
     fit: GemmFit | None = None,
     loaded: NDArray[np.bool_] | None = None,
+    residuals: Residuals | None = None,
 ) -> Floats:
     """Return (GEMMs) ns of single GEMMs.
 
@@ -160,11 +167,12 @@ def predicted_ns(
         fit: Constants other than those of `gpu`.
         loaded: (GEMMs) whether each ran in a step, with weights of its own and under the limit of the power; absent:
             all were measured in a loop.
+        residuals: Of those that were measured in a loop.
     """
     # A fourth column: calls, 1 each.
     four = np.column_stack([sizes, np.ones(len(sizes))]).astype(float)
     if loaded is None or not loaded.any():
-        return gemm_seconds(gpu, precision, four, fit=fit, copies=LOOPED)[0] * 1e9
+        return gemm_seconds(gpu, precision, four, fit=fit, copies=LOOPED, residuals=residuals)[0] * 1e9
     found = np.zeros(len(sizes))
     found[~loaded] = gemm_seconds(gpu, precision, four[~loaded], fit=fit, copies=LOOPED)[0]
     found[loaded] = gemm_seconds(gpu, precision, four[loaded], fit=fit, power=gpu.power)[0]
@@ -179,12 +187,13 @@ def errors(
     which: NDArray[np.bool_],
     *,
     short: bool = False,
+    residuals: Residuals | None = None,
 ) -> Errors:
     """Return the errors of some of the GEMMs: of those of `LEAST_NS` and more, or of the `short` ones."""
     which = which & ((measured.ns < LEAST_NS) if short else (measured.ns >= LEAST_NS))
     if not which.any():
         return Errors(0, float("nan"), float("nan"))
-    ratio = predicted_ns(gpu, precision, measured.sizes[which], fit) / measured.ns[which]
+    ratio = predicted_ns(gpu, precision, measured.sizes[which], fit, None, residuals) / measured.ns[which]
     off = np.abs(ratio - 1)
     spread = float(np.sqrt(np.mean(np.log(ratio) ** 2)))
     return Errors(int(which.sum()), float(off.mean()), float(np.quantile(off, 0.9)), spread)
@@ -196,15 +205,17 @@ def calibrate(
     measured: Measured,
     *,
     leave_out: bool = False,
+    keep: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Fitted:
-    """Fit constants.
+    """Fit constants and residuals.
 
     Args:
         gpu: Whose data sheet and tiles hold, and from whose constants the search starts.
         precision: Of the GEMMs.
         measured: The GEMMs.
         leave_out: Whether to fit again and again without a third of all m, and of all pairs of n and k.
+        keep: Whether constants stay those of `gpu`, and only residuals are fitted.
         progress: Called with what is fitted next.
 
     Raises:
@@ -225,18 +236,31 @@ def calibrate(
         )
     tell = progress or (lambda what: None)
     tell(f"{precision}: {enough} GEMMs")
-    fit = _fit(gpu, precision, measured, ~held)
+
+    def fitted_to(which: NDArray[np.bool_]) -> tuple[GemmFit, Residuals | None]:
+        fit = gpu.gemm_fit(precision) if keep else _fit(gpu, precision, measured, which)
+        sizes, ns = measured.sizes[which], predicted_ns(gpu, precision, measured.sizes[which], fit)
+        return fit, fit_residuals(sizes, np.log(measured.ns[which] / ns), ns)
+
+    fit, residuals = fitted_to(~held)
     groups: dict[str, list[Errors]] = {}
     if leave_out:
         for name, out in _folds(measured.sizes):
             # Constants from two thirds, errors on the third that was left out.
             tell(f"{precision}: without some {name}")
-            other = _fit(gpu, precision, measured, ~out)
-            groups.setdefault(name, []).append(errors(gpu, precision, measured, other, out))
-    inside, outside = (errors(gpu, precision, measured, fit, which) for which in (~held, held))
-    short = errors(gpu, precision, measured, fit, held, short=True)
+            other, besides = fitted_to(~out)
+            groups.setdefault(name, []).append(
+                errors(gpu, precision, measured, other, out, residuals=besides)
+            )
+    inside, outside = (
+        errors(gpu, precision, measured, fit, which, residuals=residuals) for which in (~held, held)
+    )
+    short = errors(gpu, precision, measured, fit, held, short=True, residuals=residuals)
+    before = tuple(errors(gpu, precision, measured, fit, held, short=each) for each in (False, True))
     together = {name: _mean(found) for name, found in groups.items()}
-    return Fitted(fit, len(measured.ns), inside, outside, together, short)
+    return Fitted(
+        fit, len(measured.ns), inside, outside, together, short, residuals, before if residuals else ()
+    )
 
 
 def _folds(sizes: Ints) -> Iterator[tuple[str, NDArray[np.bool_]]]:

@@ -154,7 +154,8 @@ def _rows(device: str, word: str, sizes: Ints, us: Floats) -> list[Row]:
     # A fourth column: calls, 1 each.
     if gpu and precision and not reason and len(us):
         four = np.column_stack([sizes, np.ones(len(sizes))]).astype(float)
-        predicted = gemm_seconds(gpu, precision, four, copies=LOOPED)[0] * 1e6
+        residuals = gpu.residuals.get(precision)
+        predicted = gemm_seconds(gpu, precision, four, copies=LOOPED, residuals=residuals)[0] * 1e6
     return [
         Row(
             f"{group} {m}x{n}x{k}",
@@ -172,7 +173,7 @@ def _interval(gpu: Gpu | None, precision: str | None, us: float) -> tuple[float,
     """Return the ends of a 90 % interval of a predicted time, nan of an unknown one."""
     if gpu is None or precision is None or not us > 0:
         return math.nan, math.nan
-    width = NINETY * kernel_spread(gpu, "gemm", precision, us * 1e3)
+    width = NINETY * kernel_spread(gpu, "gemm", precision, us * 1e3, alone=True)
     return us * math.exp(-width), us * math.exp(width)
 
 
