@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ from armillary.trace.structure import children, owners
 Ints = NDArray[np.int64]
 T = TypeVar("T", bound=np.signedinteger[Any])
 V = TypeVar("V")
+DURATION = "duration_ns"
 LABEL = -1
 """Value of an int32 attribute that every placement of a template fills in by itself."""
 
@@ -29,6 +31,8 @@ class Template:
 
     nodes: list[Node] = field(default_factory=list)
     ports: dict[str, list[int]] = field(default_factory=dict)
+    multiples: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """Of nodes whose ``duration_ns`` is a sum of multiples of times: how many of each, see `of_times`."""
 
     def add(
         self,
@@ -107,6 +111,8 @@ class PackedGraph(Graph):
                 packer.add(each, f"node '{each.name}'")
         super().__init__(packer.columns(), 0, parts[0][0])
         self.templates, self.parts = templates, parts
+        self.other: PackedGraph | None = None
+        """The nodes that these differ from in durations only, see `of_times`."""
 
     @cached_property
     def times(self) -> Ints:
@@ -117,6 +123,30 @@ class PackedGraph(Graph):
     def ids(self) -> NDArray[np.uint64]:
         """Node ids, uint64 (n_nodes,): places among the packed nodes."""
         return np.arange(self.n_nodes, dtype=np.uint64)
+
+    @cached_property
+    def _multiples(self) -> tuple[Ints, Ints]:
+        """Of nodes with multiples of times the attribute with the duration, and these multiples, (nodes, times)."""
+        first = 0
+        found: dict[int, tuple[int, ...]] = {}
+        for template in self.templates:
+            found |= {first + node: each for node, each in template.multiples.items()}
+            first += len(template.nodes)
+        columns = self.columns
+        _, at = gather(columns.rows[c.ATTR_AT], np.array([*found], np.int64) + 1)
+        which = columns.attr_name[at] == columns.name_code.get(DURATION, -1)
+        return at[which], np.array([*found.values()], np.int64)
+
+    def of_times(self, times: Sequence[int]) -> PackedGraph:
+        """Return nodes with other durations where these are sums of multiples of times."""
+        at, multiples = self._multiples
+        found, value = copy(self), self.columns.attr_value.copy()
+        if len(at):
+            value[at] = multiples @ np.array(times, np.int64)
+        found.columns = replace(self.columns, attr_value=value)
+        found.kept = {key: each for key, each in self.kept.items() if DURATION not in key}
+        found.other = self.other or self
+        return found
 
     @cached_property
     def _parents(self) -> tuple[Ints, NDArray[np.int32], list[tuple[int, int]]]:
@@ -260,6 +290,29 @@ def with_templates(graphs: Sequence[PlacedGraph], others: Mapping[int, Template]
     known = graphs[0].packed
     packed = PackedGraph([others.get(id(each), each) for each in known.templates], known.parts)
     return [PlacedGraph(packed, graph.placement, graph.source) for graph in graphs]
+
+
+def of_times(graphs: Sequence[PlacedGraph], times: Sequence[int]) -> list[PlacedGraph]:
+    """Return graphs with other durations where these are sums of multiples of times.
+
+    Args:
+        graphs: Any; all that share their packed nodes do so again.
+        times: In ns, in the order of `Template.multiples`.
+    """
+    packed = {id(graph.packed): graph.packed for graph in graphs}
+    found = {key: each.of_times(times) for key, each in packed.items()}
+    return [PlacedGraph(found[id(graph.packed)], graph.placement, graph.source) for graph in graphs]
+
+
+def differ_in_times(one: Sequence[Graph], other: Sequence[Graph]) -> bool:
+    """Tell whether graphs are known to differ in nothing but durations, see `of_times`."""
+    return len(one) == len(other) and all(
+        isinstance(a, PlacedGraph)
+        and isinstance(b, PlacedGraph)
+        and a.placement is b.placement
+        and (a.packed.other or a.packed) is (b.packed.other or b.packed)
+        for a, b in zip(one, other, strict=True)
+    )
 
 
 def gather(offsets: Ints, frames: Ints) -> tuple[Ints, Ints]:

@@ -16,10 +16,11 @@ from armillary.base.garbage import uncollected
 from armillary.base.units import format_bytes
 from armillary.trace import Trace
 from armillary.trace.placing import graphs_of
-from armillary.trace.templates import PlacedGraph, with_templates
+from armillary.trace.templates import PlacedGraph, of_times, with_templates
 from armillary.workload.emit.parameter_server import parameter_server_trace, workers_of
 from armillary.workload.emit.places import same_placements
 from armillary.workload.emit.serving import rounds, serving_graph
+from armillary.workload.emit.template import host_times
 from armillary.workload.emit.training import Pieces, Stage
 from armillary.workload.layers.embedding import share_of
 from armillary.workload.layers.layer import Layer
@@ -42,20 +43,25 @@ MOST_NODES = 50_000_000
 
 
 @uncollected()
-def generate(model: Model, plan: Plan) -> Trace:
+def generate(model: Model, plan: Plan, *, memory: bool = True) -> Trace:
     """Return the trace of `plan.iterations` training steps, or, with `plan.serve`, of prompts and answers.
 
     Ranks of a pipeline stage share a graph and differ in their place in the grid (`Trace.grid`) only; with uneven
     expert loads, ranks of a stage and of a place along ``ep`` do.
 
+    Args:
+        model: The model.
+        plan: How it is run.
+        memory: Whether `Trace.about` says what the fullest rank needs, which the graphs do not depend on.
+
     Raises:
         InputError: the plan is impossible; names the number and the nearest that works.
     """
     if plan.serve:
-        return _serving(model, plan)
+        return _serving(model, plan, memory)
     if plan.data.sharding == "parameter-server":
         trace = parameter_server_trace(replica_layers(model, plan), plan)
-        return replace(trace, about=_about(model, plan))
+        return replace(trace, about=_about(model, plan, memory))
     if plan.checkpoint_every and plan.checkpoint_every > plan.iterations:
         raise InputError(
             f"checkpoint_every {plan.checkpoint_every}: no checkpoint in {plan.iterations} iterations, expected at "
@@ -98,10 +104,21 @@ def generate(model: Model, plan: Plan) -> Trace:
     if len(places) > 1:
         # `alike` has the representative place of each coordinate, `places` those that were generated, ascending.
         of_rank = of_rank + stages * np.searchsorted(places, alike)[grid.coordinate(axis)]
-    return Trace(tuple(graphs), of_rank.astype(np.int32), grid, _about(model, plan))
+    return Trace(tuple(graphs), of_rank.astype(np.int32), grid, _about(model, plan, memory))
 
 
-def _about(model: Model, plan: Plan) -> dict[str, Any]:
+def in_other_times(trace: Trace, model: Model, plan: Plan) -> Trace:
+    """Return the trace of a plan that differs from that of `trace` in the times of the host only.
+
+    Times are those of `plan.host` and the handshake of a pipeline; those that are 0 are so in both.
+    """
+    graphs = [graph for graph in trace.graphs if isinstance(graph, PlacedGraph)]
+    times = host_times(plan.host, plan.pipeline.handshake)
+    about = trace.about | _about(model, plan, memory=False)
+    return replace(trace, graphs=tuple(of_times(graphs, times)), about=about)
+
+
+def _about(model: Model, plan: Plan, memory: bool) -> dict[str, Any]:
     """Return facts about the steps that the nodes do not hold: how many, what was assumed, the memory needed."""
     said: dict[str, Any] = {"iterations": plan.iterations} if plan.iterations > 1 else {}
     if assumed := assumed_sequence(model, plan):
@@ -110,7 +127,7 @@ def _about(model: Model, plan: Plan) -> dict[str, Any]:
         said["without_effect"] = idle
     if plan.serve is None:
         said["model_flops"] = model_flops(model, plan) * plan.iterations
-    return said | {"memory": memory_of(model, plan)}
+    return said | ({"memory": memory_of(model, plan)} if memory else {})
 
 
 def model_flops(model: Model, plan: Plan) -> int:
@@ -166,7 +183,7 @@ def replica_layers(model: Model, plan: Plan) -> list[Layer]:
     return layers_of(model, plan)
 
 
-def _serving(model: Model, plan: Plan) -> Trace:
+def _serving(model: Model, plan: Plan, memory: bool) -> Trace:
     """Return the trace of one batch of prompts and answers."""
     assert plan.serve is not None
     check_serving(plan)
@@ -196,11 +213,10 @@ def _serving(model: Model, plan: Plan) -> Trace:
         "phase": plan.serve.phase,
         "tokens": len(all_rounds),
     }
-    held = {
-        "memory": memory_of(model, plan),
-        "precision": {"compute": plan.numbers.compute, **vars(stores(plan))},
-    }
-    return Trace(tuple(graphs), grid.coordinate("pp").astype(np.int32), grid, {"serving": about, **held})
+    held = {"memory": memory_of(model, plan)} if memory else {}
+    precision = {"compute": plan.numbers.compute, **vars(stores(plan))}
+    said = {"serving": about, **held, "precision": precision}
+    return Trace(tuple(graphs), grid.coordinate("pp").astype(np.int32), grid, said)
 
 
 def footprint_of(model: Model, plan: Plan) -> Footprint:

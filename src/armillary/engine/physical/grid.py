@@ -27,9 +27,10 @@ from armillary.engine.physical.memory import Groups
 from armillary.engine.physical.nodes import (
     PhysicalNodes,
     differ_in_ticks,
-    has_accesses,
     lower_nodes,
+    patterns_of,
     placed_view,
+    with_ticks,
 )
 from armillary.engine.physical.splits import Rows, join, read_splits, with_calls
 from armillary.engine.physical.workload import SET, PhysicalWorkload
@@ -91,11 +92,7 @@ class GridWorkload(PhysicalWorkload):
         self.comms = GridGroups(platform, self.axis_sets)
         self.views: list[View] = []
         routes = []
-        # Copies of a node are lowered once; accesses of remote memory are told apart by their order.
-        distinct = [
-            graph.packed if isinstance(graph, PlacedGraph) and not has_accesses(graph.packed) else graph
-            for graph in trace.graphs
-        ]
+        distinct = patterns_of(trace)
         self._patterns = list({id(pattern): pattern for pattern in distinct}.values())
         self._lowered, warnings = self._lower(platform)
         read: dict[int, tuple[View, list[Route]]] = {}
@@ -122,28 +119,38 @@ class GridWorkload(PhysicalWorkload):
         self._folds: dict[object, Ints] = {}
         self._numbered: dict[tuple[int, int, tuple[int, ...]], list[CollectiveCall]] = {}
 
-    def on(self, platform: Platform) -> GridWorkload | None:
-        """Return the same trace on a machine that differs in the times of kernels and of the network only.
+    def on(self, platform: Platform, trace: Trace) -> GridWorkload | None:
+        """Return the trace on a machine that differs in the times of kernels and of the network only.
 
         None: what its nodes are differs, too, so the trace must be read anew.
+
+        Args:
+            platform: The machine.
+            trace: The same, or one that differs in durations only, see `armillary.trace.templates.differ_in_times`.
         """
-        lowered, warnings = self._lower(platform)
-        if not all(map(differ_in_ticks, lowered, self._lowered)):
+        found = copy(self)
+        found._patterns = list({id(pattern): pattern for pattern in patterns_of(trace)}.values())
+        lowered, warnings = found._lower(platform)
+        known = self._lowered
+        if not all(map(differ_in_ticks, lowered, known)):
             return None
-        found, warnings = copy(self), [*self._own_warnings, *warnings]
+        warnings = [*self._own_warnings, *warnings]
         PhysicalWorkload.__init__(found, platform)
         found.before, found.lines = self.before, self.lines
-        if self.views[0].nodes.warnings == warnings and all(
-            np.array_equal(a.ticks, b.ticks) for a, b in zip(lowered, self._lowered, strict=True)
-        ):
-            # What knows views by identity finds them again.
-            for name in ("slot_numbers", "paced"):
-                setattr(found, name, getattr(self, name))
+        # What knows columns of views by identity finds them again.
+        found.slot_numbers = {**self.slot_numbers}
+        same = all(np.array_equal(a.ticks, b.ticks) for a, b in zip(lowered, known, strict=True))
+        if same and self.views[0].nodes.warnings == warnings and self._patterns == found._patterns:
+            found.paced = self.paced
             return found
-        of = {id(nodes.graph): nodes.ticks for nodes in lowered}
-        found._lowered, found._bound = lowered, {}
-        found.views = [_with_ticks(view, of) for view in self.views]
+        of = {id(old.graph): new.ticks for old, new in zip(known, lowered, strict=True)}
+        found._lowered, places = lowered, zip(self.views, trace.graphs, strict=True)
+        found.views = [with_ticks(view, graph, of) for view, graph in places]
         found.views[0] = _warned(found.views[0], warnings)
+        found._bound = {
+            rank: replace(view, nodes=found.views[self.kind(rank)].nodes)
+            for rank, view in self._bound.items()
+        }
         return found
 
     def _lower(self, platform: Platform) -> tuple[list[PhysicalNodes], list[str]]:
@@ -388,13 +395,6 @@ class GridWorkload(PhysicalWorkload):
         place = table[0] // stride % size
         order = np.lexsort((place, table[0] - place * stride))
         return table[:, order].reshape(-1, len(np.unique(place)))
-
-
-def _with_ticks(view: View, of: dict[int, Ints]) -> View:
-    """Return a view with ticks by the ``id`` of the graph that was lowered."""
-    graph = view.nodes.graph
-    ticks = of[id(graph)] if id(graph) in of else of[id(graph.packed)][graph.copies]  # type: ignore[attr-defined]
-    return replace(view, nodes=replace(view.nodes, ticks=ticks))
 
 
 def _warned(view: View, warnings: list[str]) -> View:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,10 +30,11 @@ from armillary.engine.physical.plans import (
 )
 from armillary.engine.physical.program import PhysicalProgram
 from armillary.engine.physical.workload import ListedWorkload, PhysicalWorkload
-from armillary.platform.kernels import Compute
+from armillary.platform.kernels import Compute, Terms
 from armillary.platform.model import Npu, Platform
 from armillary.trace import Trace
 from armillary.trace.grid import MOST_NODES
+from armillary.trace.templates import PlacedGraph, Placement, differ_in_times
 
 if TYPE_CHECKING:
     from armillary.engine.physical.grid import GridWorkload
@@ -144,26 +145,42 @@ def _workload(trace: Trace, platform: Platform) -> PhysicalWorkload:
 
     if platform.topology is not None:
         return GridWorkload(trace, platform)
-    kind, known = _apart_from_times(platform), _workloads.get(trace)
-    workload = known[1].on(platform) if known and known[0] == kind else None
+    kind, known = _apart_from_times(platform), _workloads.get(trace) or _of_other_times(trace)
+    workload = known[1].on(platform, trace) if known and known[0] == kind else None
     if workload is None:
         workload = GridWorkload(trace, platform)
     _workloads[trace] = kind, workload
+    first = trace.graphs[0]
+    if isinstance(first, PlacedGraph):
+        _read[first.placement] = ref(trace)
     return workload
 
 
 _workloads: WeakKeyDictionary[Trace, tuple[Platform, GridWorkload]] = WeakKeyDictionary()
 """Of traces that are still in use: what was read of them last, and on which machine apart from its times."""
+_read: WeakKeyDictionary[Placement, ref[Trace]] = WeakKeyDictionary()
+"""The trace that was read last of those whose first graph is placed alike."""
+
+
+def _of_other_times(trace: Trace) -> tuple[Platform, GridWorkload] | None:
+    """Return what was read of a trace that differs in durations only; None: nothing."""
+    first = trace.graphs[0]
+    last = _read.get(first.placement) if isinstance(first, PlacedGraph) else None
+    other = last() if last else None
+    if other is None or not differ_in_times(trace.graphs, other.graphs):
+        return None
+    same = trace.grid is other.grid and trace.rank_graph is other.rank_graph
+    return _workloads.get(other) if same else None
 
 
 def _apart_from_times(platform: Platform) -> Platform:
-    """Return a machine that is equal for machines that differ in the speed of NPUs and links only."""
+    """Return a machine that is equal for machines that differ in the speed of NPUs and links, and in terms, only."""
     dimensions = tuple(
         replace(each, name="", bandwidth=1.0, latency=0.0, port=None) for each in platform.dimensions
     )
     # What a compute model makes of kernels is asked for anew each time.
     compute = Compute(replay=platform.compute.replay)
-    return replace(platform, dimensions=dimensions, npu=Npu(), compute=compute, warnings=())
+    return replace(platform, dimensions=dimensions, npu=Npu(), compute=compute, terms=Terms(), warnings=())
 
 
 def _check_size(trace: Trace, classes: Ints) -> None:

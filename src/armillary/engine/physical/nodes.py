@@ -31,15 +31,15 @@ from armillary.engine.common.nodes import (
 from armillary.engine.physical import layout as lk
 from armillary.engine.physical.memory import read_accesses
 from armillary.platform.model import Platform
-from armillary.trace import Graph, NodeType
+from armillary.trace import Graph, NodeType, Trace
 from armillary.trace.columns import distinct_columns
 from armillary.trace.graph import LIMIT
 from armillary.trace.node import DELAY
 from armillary.trace.structure import children, owners, validate
+from armillary.trace.templates import PlacedGraph
 
 if TYPE_CHECKING:
     from armillary.compute import KernelTimes
-    from armillary.trace.templates import PlacedGraph
 
 Ints = NDArray[np.int64]
 ANY, COMPUTE, CPU, COMM, MEMORY = range(5)
@@ -139,10 +139,10 @@ def lower_nodes(graph: Graph, platform: Platform, times: KernelTimes | None) -> 
 
 
 def differ_in_ticks(one: PhysicalNodes, other: PhysicalNodes) -> bool:
-    """Tell whether the nodes of a graph differ in nothing but their ticks."""
+    """Tell whether the nodes of a graph, or of graphs that differ in durations only, differ in ticks only."""
     for column in fields(PhysicalNodes):
         a, b = getattr(one, column.name), getattr(other, column.name)
-        if column.name == "ticks" or a is b:
+        if column.name in ("ticks", "graph") or a is b:
             continue
         # A column of one compute model may be None with another.
         arrays = isinstance(a, np.ndarray) or isinstance(b, np.ndarray)
@@ -156,6 +156,24 @@ def has_accesses(graph: Graph) -> bool:
     """Tell whether a graph has loads from, or stores to, remote memory."""
     types = graph.types
     return bool(((types == NodeType.MEM_LOAD_NODE) | (types == NodeType.MEM_STORE_NODE)).any())
+
+
+def patterns_of(trace: Trace) -> list[Graph]:
+    """Return of each graph what is lowered: of copies the nodes that were copied.
+
+    Accesses of remote memory are told apart by their order, so each of them is lowered.
+    """
+    return [
+        graph.packed if isinstance(graph, PlacedGraph) and not has_accesses(graph.packed) else graph
+        for graph in trace.graphs
+    ]
+
+
+def with_ticks(view: View, other: Graph, of: dict[int, Ints]) -> View:
+    """Return a view of another graph that differs in ticks only, given these by the ``id`` of what was lowered."""
+    graph = view.nodes.graph
+    ticks = of[id(graph)] if id(graph) in of else of[id(graph.packed)][graph.copies]  # type: ignore[attr-defined]
+    return replace(view, nodes=replace(view.nodes, ticks=ticks, graph=other))
 
 
 def placed_view(view: View, graph: PlacedGraph, platform: Platform) -> tuple[View, list[int]]:

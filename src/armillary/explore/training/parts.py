@@ -78,10 +78,10 @@ def parts_and_note(step: Step, constants: Constants) -> tuple[dict[str, float], 
     also = {"checkpoint": more} if more else {}
     note = ""
     for runs in _looks(step, constants):
-        found, note = parts_of_run(simulated(runs.first, constants), trace_of(runs.first, constants)), ""
+        found, note = _parts(runs.first, constants), ""
         if runs.second is None:
             break
-        second = parts_of_run(simulated(runs.second, constants), trace_of(runs.second, constants))
+        second = _parts(runs.second, constants)
         # A part that becomes less with more to do changes still.
         steady = all(second[name] >= found[name] * (1 - STEADY) for name in PARTS)
         found = _prolonged(found, second, runs.share)
@@ -89,6 +89,10 @@ def parts_and_note(step: Step, constants: Constants) -> tuple[dict[str, float], 
         if steady:
             break
     return found | also, note
+
+
+def _parts(step: Step, constants: Constants) -> dict[str, float]:
+    return parts_of_run(simulated(step, constants, memory=False), trace_of(step, constants))
 
 
 def _prolonged(first: Mapping[str, float], second: Mapping[str, float], share: float) -> dict[str, float]:

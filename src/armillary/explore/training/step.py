@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from armillary.base.errors import InputError
-from armillary.base.garbage import give_back, uncollected
+from armillary.base.garbage import uncollected
 from armillary.explore.training.constants import Constants
+from armillary.explore.training.traces import TRACES
 from armillary.platform.files.native import load_platform
 from armillary.platform.files.preset import merged
 from armillary.platform.model import Platform
 from armillary.trace import Trace
-from armillary.workload.generate import generate
-from armillary.workload.models import Model, read_model
-from armillary.workload.plan.schema import Plan
+from armillary.workload.models import Model
 
 if TYPE_CHECKING:
     from armillary.engine.common.timeline import Timeline
 
 NEUTRAL = Constants()
-KEPT_NODES = 2_000_000
-"""Nodes of the traces that are kept for the next simulation: some 300 MB."""
 
 
 @dataclass(frozen=True)
@@ -127,8 +123,16 @@ def check_storage(step: Step) -> None:
 
 
 @uncollected()
-def simulated(step: Step, constants: Constants = NEUTRAL, *, checkpoints: bool = False) -> Timeline:
+def simulated(
+    step: Step, constants: Constants = NEUTRAL, *, checkpoints: bool = False, memory: bool = True
+) -> Timeline:
     """Return the run of a step, whole; its checkpoints are left out unless asked for.
+
+    Args:
+        step: The step.
+        constants: Of its software.
+        checkpoints: Whether it has its checkpoints.
+        memory: Whether the timeline says what the fullest rank needs, which takes a tenth of the time of small steps.
 
     Raises:
         InputError: the plan is impossible on the machine.
@@ -136,7 +140,7 @@ def simulated(step: Step, constants: Constants = NEUTRAL, *, checkpoints: bool =
     from armillary.engine import simulate
 
     model, plan, machine = texts(step, constants, checkpoints)
-    return simulate(_traces.of(model, plan), _platform(machine))
+    return simulate(TRACES.of(model, plan, memory=memory), _platform(machine))
 
 
 def platform_of(step: Step, constants: Constants = NEUTRAL) -> Platform:
@@ -150,7 +154,7 @@ def trace_of(step: Step, constants: Constants = NEUTRAL, *, checkpoints: bool = 
     Raises:
         InputError: the plan is impossible.
     """
-    return _traces.of(*texts(step, constants, checkpoints)[:2])
+    return TRACES.of(*texts(step, constants, checkpoints)[:2])
 
 
 def texts(step: Step, constants: Constants, checkpoints: bool = False) -> tuple[str, str, str]:
@@ -173,33 +177,4 @@ def _platform(machine: str) -> Platform:
 def _seconds(model: str, plan: str, machine: str) -> float:
     from armillary.engine import simulate
 
-    return simulate(_traces.of(model, plan), _platform(machine)).total_ticks * 1e-9
-
-
-class _Traces:
-    """The last traces: a fit simulates the same plans with other constants."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, str], Trace] = OrderedDict()
-
-    def of(self, model: str, plan: str) -> Trace:
-        key = (model, plan)
-        if key in self._kept:
-            self._kept.move_to_end(key)
-            return self._kept[key]
-        made = generate(read_model(json.loads(model)), Plan.model_validate(json.loads(plan)))
-        self._kept[key] = made
-        # By their size, not by their number: traces of 512 microbatches are large.
-        before = len(self._kept)
-        while len(self._kept) > 1 and sum(map(_nodes, self._kept.values())) > KEPT_NODES:
-            self._kept.popitem(last=False)
-        if len(self._kept) < before:
-            give_back()
-        return made
-
-
-def _nodes(trace: Trace) -> int:
-    return sum(graph.n_nodes for graph in trace.graphs)
-
-
-_traces = _Traces()
+    return simulate(TRACES.of(model, plan), _platform(machine)).total_ticks * 1e-9

@@ -26,6 +26,8 @@ from armillary.workload.emit.template import (
 )
 from armillary.workload.layers.layer import Step
 
+HANDSHAKE = (0, 0, 0, 0, 1)
+"""Multiples of `host_times` that a handshake takes."""
 Nodes = Sequence[int]
 Communicator = tuple[tuple[int, ...], str]
 """The mesh dimensions in which its ranks differ, and what tells it apart from others of the same ranks."""
@@ -201,7 +203,9 @@ class Rank:
             ("duration_ns", "int64", self.handshake),
             *labels(),
         ]
-        return self._place(("handshake",), "handshake", NodeType.COMP_NODE, lambda: work, [node])
+        made = self.single.of(("handshake",), "handshake", NodeType.COMP_NODE, lambda: work)
+        made.multiples[0] = HANDSHAKE
+        return self.placing.place(made, {IN: [node]}, self.labels)
 
     def memory(self, name: str, load: bool, size: int, after: Nodes, together: str = "") -> int:
         """Place a load from, or a store to, remote memory; if given, of all ranks of the axis set `together`."""

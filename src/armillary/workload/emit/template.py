@@ -58,7 +58,7 @@ def piece(*lists: Sequence[Step], host: Host = NO_HOST, lane: int = 0) -> Piece:
 
     `Piece.last` is that of the first list: results of the later ones (gradients of weights) stay on the rank.
     """
-    template = Template()
+    template, times = Template(), host_times(host)
     at: dict[str, tuple[int, ...]] = {}
     called: dict[str, tuple[int, ...]] = {}
     late: dict[str, int | None] = {}
@@ -86,15 +86,17 @@ def piece(*lists: Sequence[Step], host: Host = NO_HOST, lane: int = 0) -> Piece:
             if step.collective is not None and axes not in late:
                 ports = (*ports, f"{CALL}{axes}")
             graph = graph_of(step.name, host)
-            work = host.synchronise * step.synchronises
             # A CUDA graph is issued once.
-            if issues and not (graph and graph == within):
-                work += host.issue + host.issue_each * step.looped
+            each = issues and not (graph and graph == within)
+            multiples = (int(step.synchronises), int(each), step.looped * each, 0, 0)
             within = graph
-            if work:
+            if work := host_time(times, multiples):
                 issued = _issue(template, step, work, issued, (after, ports) if step.synchronises else None)
+                template.multiples[issued] = multiples
                 after = (*after, issued)
             before = _add(template, step, after, ports, lane)
+            if step.gap:
+                template.multiples[before[0]] = (0, 0, 0, step.looped, 0)
             at[step.name] = before
             if step.axes:
                 called[axes] = before
@@ -112,6 +114,16 @@ def piece(*lists: Sequence[Step], host: Host = NO_HOST, lane: int = 0) -> Piece:
             assert call is not None
             late[axes] = None if done.issuperset(template.nodes[call].data_deps) else call
     return Piece(template, first, kernel, ends, called, late, issued)
+
+
+def host_times(host: Host, handshake: int = 0) -> tuple[int, ...]:
+    """Return the times that the durations of nodes are multiples of, see `armillary.trace.templates.of_times`."""
+    return host.synchronise, host.issue, host.issue_each, host.gap, handshake
+
+
+def host_time(times: Sequence[int], multiples: Sequence[int]) -> int:
+    """Return the sum of multiples of times."""
+    return sum(time * count for time, count in zip(times, multiples, strict=True))
 
 
 def further(axis_set: str, lane: int) -> str:

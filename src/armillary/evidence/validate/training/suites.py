@@ -22,7 +22,7 @@ from armillary.evidence.validate.training import (
 )
 from armillary.evidence.validate.training.case import Case
 from armillary.evidence.validate.training.seen import states
-from armillary.evidence.validate.training.tables import held_out, part, rows_of
+from armillary.evidence.validate.training.tables import part, rows_and_halves, rows_of
 
 Reader = Callable[[Path], Iterator[Case]]
 
@@ -38,20 +38,19 @@ def _from_files(
         # A file may have nothing else.
         cases = [case for case in cases if not case.apart] or cases
         found = states(cases)
-        rows = tuple(
-            replace(row, seen=state) for row, state in zip(rows_of(cases, progress), found, strict=True)
-        )
-        seen = [
-            (case, row)
-            for case, row in zip(cases, rows, strict=True)
-            if row.seen == "fitted" and case.model is not None
+        fitted = [
+            state == "fitted" and case.model is not None for case, state in zip(cases, found, strict=True)
         ]
+        rows, halves = rows_and_halves(cases, fitted, progress)
+        rows = tuple(replace(row, seen=state) for row, state in zip(rows, found, strict=True))
+        halves = tuple(replace(row, seen="fitted") for row in halves)
+        seen = [case for case, with_half in zip(cases, fitted, strict=True) if with_half]
         relation = "fitted" if seen else "blind"
         table = Table(name, title, unit, source, rows, relation, bar, (*notes, *_assumed(cases)))
         parts = [
             *_by_state(table),
             *_apart(table, aside),
-            *(_left_out(table, seen, progress) if seen else ()),
+            *(_left_out(table, seen, halves) if seen else ()),
         ]
         return replace(table, parts=tuple(parts))
 
@@ -95,9 +94,7 @@ def _by_state(table: Table) -> Iterator[Table]:
             yield replace(part(f"{table.name}-{state}", title, table, rows), relation="blind", bar=bar)
 
 
-def _left_out(table: Table, seen: Sequence[tuple[Case, Row]], progress: Progress) -> Iterator[Table]:
-    cases = [case for case, _ in seen]
-    rows = held_out(cases, [row for _, row in seen], progress)
+def _left_out(table: Table, cases: Sequence[Case], rows: Sequence[Row]) -> Iterator[Table]:
     yield part(f"{table.name}-halves", "Each half by constants of the other", table, rows)
     for what in ("device", "size", "model", "GPUs", "precision"):
         values = sorted({case.facts[what] for case in cases if what in case.facts})

@@ -50,15 +50,27 @@ def row_of(case: Case) -> Row:
 
 def rows_of(cases: Sequence[Case], progress: Progress) -> tuple[Row, ...]:
     """Return the rows of cases, in their order; runs of one configuration are predicted once."""
-    rows, known = [], dict[tuple[object, ...], Row]()
-    for done, case in enumerate(cases):
+    return rows_and_halves(cases, [False] * len(cases), progress)[0]
+
+
+def rows_and_halves(
+    cases: Sequence[Case], fitted: Sequence[bool], progress: Progress
+) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+    """Return the rows of cases, and those of `fitted` ones again by constants of the other half of them.
+
+    Both of a case are predicted one after the other, as its trace is kept for a while only.
+    """
+    rows, halves, known = [], [], dict[tuple[object, ...], Row]()
+    for done, (case, with_half) in enumerate(zip(cases, fitted, strict=True)):
         key = _plan(case)
         found = known.get(key)
         # Of impossible plans, too, what is said does not depend on the run.
         rows.append(replace(found, label=case.label, measured=case.measured) if found else row_of(case))
         known.setdefault(key, rows[-1])
+        if with_half:
+            halves.append(held_out(case, rows[-1]))
         progress(done + 1, len(cases))
-    return tuple(rows)
+    return tuple(rows), tuple(halves)
 
 
 def _plan(case: Case) -> tuple[object, ...]:
@@ -69,20 +81,16 @@ def _plan(case: Case) -> tuple[object, ...]:
     return (case.stack, case.group, case.amount, *texts(step_of(case), Constants()))
 
 
-def held_out(cases: Sequence[Case], rows: Sequence[Row], progress: Progress) -> tuple[Row, ...]:
-    """Return each half of rows by constants of the other, with the relative widths that they have by those of all.
+def held_out(case: Case, row: Row) -> Row:
+    """Return the row of a case by constants of the other half, with the relative width that it has by those of all.
 
     Halves are by a hash of the label, as the fit made them.
     """
-    found = []
-    for done, (case, row) in enumerate(zip(cases, rows, strict=True)):
-        if not row.reason:
-            time = case.in_unit(seconds(case, fold(case, f"half {half(case.label)}")))
-            scale = time / row.predicted
-            row = replace(row, predicted=time, low=row.low * scale, high=row.high * scale)
-        found.append(row)
-        progress(done + 1, len(cases))
-    return tuple(found)
+    if row.reason:
+        return row
+    time = case.in_unit(seconds(case, fold(case, f"half {half(case.label)}")))
+    scale = time / row.predicted
+    return replace(row, predicted=time, low=row.low * scale, high=row.high * scale)
 
 
 def fold(case: Case, name: str) -> Constants:
