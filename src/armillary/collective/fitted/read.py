@@ -116,11 +116,14 @@ class _File(Part):
     between: dict[str, _Between] = Field(default_factory=dict)
 
 
+@functools.cache
+# Files of the package do not change while the program runs.
 def measured_names() -> tuple[str, ...]:
     """Return the names of the fits to measurements that come with the package."""
     return tuple(sorted(path.stem for path in _FOLDER.glob("*.yaml")))
 
 
+@functools.cache
 def fit_names() -> tuple[str, ...]:
     """Return every name that `load_fit` knows: also of devices that are derived from a sibling."""
     return tuple(sorted({*measured_names(), *sheets()}))

@@ -101,7 +101,8 @@ def prefills_of(path: Path, text: str) -> Kernels:
     check_columns(path, head, header)
     for line, row in rows[1:]:
         check_width(path, line, row, header)
-    column = {name: [row[header.index(name)] for _, row in rows[1:]] for name in COLUMNS}
+    place = {name: header.index(name) for name in COLUMNS}
+    column = {name: [row[at] for _, row in rows[1:]] for name, at in place.items()}
     try:
         # All columns but the device and the two data types.
         number = {name: np.array(column[name], float) for name in COLUMNS[1:7] + COLUMNS[9:]}

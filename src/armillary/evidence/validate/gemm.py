@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -151,11 +152,8 @@ def _rows(device: str, word: str, sizes: Ints, us: Floats) -> list[Row]:
     # By device and precision, as constants are.
     group = f"{gpu.name if gpu else device} {precision or word}"
     predicted = np.full(len(us), np.nan)
-    # A fourth column: calls, 1 each.
     if gpu and precision and not reason and len(us):
-        four = np.column_stack([sizes, np.ones(len(sizes))]).astype(float)
-        residuals = gpu.residuals.get(precision)
-        predicted = gemm_seconds(gpu, precision, four, copies=LOOPED, residuals=residuals)[0] * 1e6
+        predicted = np.frombuffer(_microseconds(device, precision, sizes.tobytes()))
     return [
         Row(
             f"{group} {m}x{n}x{k}",
@@ -167,6 +165,19 @@ def _rows(device: str, word: str, sizes: Ints, us: Floats) -> list[Row]:
         )
         for (m, n, k), measured, found in zip(sizes.tolist(), us.tolist(), predicted.tolist(), strict=True)
     ]
+
+
+@lru_cache(maxsize=64)
+def _microseconds(device: str, precision: str, sizes: bytes) -> bytes:
+    """Return the times of GEMMs: those of a device are shown alone and among those of all devices."""
+    gpu = device_of(device)
+    assert gpu is not None
+    shapes = np.frombuffer(sizes, np.int64).reshape(-1, 3)
+    # A fourth column: calls, 1 each.
+    four = np.column_stack([shapes, np.ones(len(shapes))]).astype(float)
+    residuals = gpu.residuals.get(precision)
+    found: Floats = gemm_seconds(gpu, precision, four, copies=LOOPED, residuals=residuals)[0] * 1e6
+    return found.tobytes()
 
 
 def _interval(gpu: Gpu | None, precision: str | None, us: float) -> tuple[float, float]:

@@ -59,6 +59,8 @@ class Fitted:
     folds: Mapping[str, Constants] = field(default_factory=dict)
 
 
+@lru_cache(maxsize=1)
+# Files of the package do not change while the program runs.
 def stack_names() -> tuple[str, ...]:
     """Return the names of the software whose constants come with the package."""
     return tuple(sorted(path.stem for path in FOLDER.glob("*.yaml")))

@@ -112,7 +112,7 @@ def load_model(name: str | Path, folder: Path = Path()) -> Model:
         return from_hugging_face(path) if is_configuration else read_model(path)
     text, names = str(name), preset_names()
     if preset := preset_named(text):
-        return read_model(PRESETS / f"{preset}.yaml")
+        return _preset(preset)
     if "/" in text:
         raise InputError(
             f"model '{text}': no such file; a model of Hugging Face is read from its config.json, expected the path of "
@@ -120,6 +120,12 @@ def load_model(name: str | Path, folder: Path = Path()) -> Model:
         )
     hint = nearest(text, names) or "; `armillary generate list` shows them"
     raise InputError(f"model '{text}': no such preset, nor a file{hint}")
+
+
+@cache
+def _preset(name: str) -> Model:
+    # Files of the package do not change while the program runs, and a model cannot be changed.
+    return read_model(PRESETS / f"{name}.yaml")
 
 
 def read_model(source: Source) -> Model:
