@@ -22,7 +22,7 @@ from armillary.platform.collectives import FitChoice
 from armillary.platform.model import Collectives, Platform
 from armillary.platform.network import Dimension
 from armillary.trace import Trace
-from armillary.workload.generate import generate
+from armillary.workload.generate import generate, in_other_times
 from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.schema import Plan
 
@@ -40,6 +40,8 @@ CHANGES: list[tuple[tuple[Any, ...], Any]] = [
     (("collectives",), {"chunks": 5}),
     (("scheduling",), "fifo"),
     (("stragglers",), {2: "7 us"}),
+    (("terms",), {"launch": "4 us"}),
+    (("terms",), {"launch": "9 us", "communication": "20 %", "straggler": "3 %"}),
 ]
 
 
@@ -98,6 +100,34 @@ def test_tables_are_filled_in_where_only_times_differ(monkeypatch: pytest.Monkey
     again = lower(replace(trace), machine([]))
     for name, table in again.tables.items():
         np.testing.assert_array_equal(made[0].tables[name], table, name)
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    plans(),
+    st.lists(st.tuples(st.integers(1, 9000), st.lists(st.sampled_from(CHANGES), max_size=2)), max_size=3),
+)
+def test_programs_are_those_of_traces_of_other_times_read_anew(plan: Plan, others: list[Any]) -> None:
+    model, issue = Decoder.model_validate(MODEL), plan.host.issue
+    trace = generate(model, plan)
+    lower(trace, machine([]))
+    for time, changes in others:
+        other = plan.model_copy(update={"host": plan.host.model_copy(update={"issue": time if issue else 0})})
+        trace = in_other_times(trace, model, other)
+        assert equal(trace, generate(model, other), machine(changes))
+
+
+def test_traces_that_differ_in_times_are_read_once() -> None:
+    model = Decoder.model_validate(MODEL)
+    keys = {"ranks": 16, "batch": 64, "sequence": 32}
+    one, two = (Plan.model_validate({**keys, "host": {"issue": time}}) for time in ("2 us", "3 us"))
+    first = generate(model, one)
+    lower(first, machine([]))
+    second = in_other_times(first, model, two)
+    lower(second, machine([]))
+    known = [lowering._workloads[trace][1].axis_sets for trace in (first, second)]
+    assert known[0] is known[1]
+    assert lowering._of_other_times(generate(model, two)) is None
 
 
 def test_what_differs_in_speed_only_is_read_once() -> None:

@@ -6,13 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 import armillary
 from armillary.engine.common.timeline import KINDS, Timeline
 from armillary.platform.files.native import load_platform
 from armillary.platform.profiles import with_roofline
-from armillary.workload.generate import generate
+from armillary.trace import nodes_of
+from armillary.workload.generate import generate, in_other_times
 from armillary.workload.models.decoder_parts import Attention, Experts, Mlp
 from armillary.workload.models.schema import Decoder
 from armillary.workload.plan.schema import Plan
@@ -115,3 +118,30 @@ def test_nothing_is_emitted_unless_it_takes_time() -> None:
 def test_it_is_refused_where_it_has_no_effect(wish: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=r"got host\.issue 5000 ns, expected none"):
         Plan.model_validate({"ranks": 4, "batch": 4, "host": {"issue": "5 us"}, **wish})
+
+
+TIMES = st.lists(st.integers(1, 10_000), min_size=5, max_size=5)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.sampled_from([DENSE, SPARSE]), TIMES, TIMES, st.lists(st.booleans(), min_size=5, max_size=5),
+    st.sampled_from([1, 2]), st.sampled_from([[], ["attention", "router"]]), st.sampled_from(["none", "full"]),
+)  # fmt: skip
+def test_a_trace_in_other_times_is_that_of_a_plan_with_these(
+    model: Decoder, one: list[int], other: list[int], used: list[bool], pp: int, graphs: list[Any], again: str
+) -> None:
+    def plan(times: list[int]) -> Plan:
+        *host, handshake = (time * use for time, use in zip(times, used, strict=True))
+        named = dict(zip(("issue", "issue_each", "gap", "synchronise"), host, strict=True))
+        keys: dict[str, Any] = {"ranks": 4, "batch": 16, "microbatch": 2, "recompute": again}
+        keys["parallel"] = {"pp": pp, "ep": 2} if model is SPARSE else {"pp": pp}
+        keys["host"] = {name: f"{time} ns" for name, time in named.items()} | {"graphs": graphs}
+        return Plan.model_validate(keys | {"pipeline": {"handshake": f"{handshake} ns"}})
+
+    made = in_other_times(generate(model, plan(one)), model, plan(other))
+    anew = generate(model, plan(other))
+    assert made.about == anew.about
+    for mine, yours in zip(made.graphs, anew.graphs, strict=True):
+        assert nodes_of(mine) == nodes_of(yours)
+        assert mine.ints("duration_ns", -1).tolist() == yours.ints("duration_ns", -1).tolist()

@@ -130,8 +130,7 @@ class GridWorkload(PhysicalWorkload):
         """
         found = copy(self)
         found._patterns = list({id(pattern): pattern for pattern in patterns_of(trace)}.values())
-        lowered, warnings = found._lower(platform)
-        known = self._lowered
+        known, (lowered, warnings) = self._lowered, found._lower(platform)
         if not all(map(differ_in_ticks, lowered, known)):
             return None
         warnings = [*self._own_warnings, *warnings]
@@ -141,16 +140,16 @@ class GridWorkload(PhysicalWorkload):
         found.slot_numbers = {**self.slot_numbers}
         same = all(np.array_equal(a.ticks, b.ticks) for a, b in zip(lowered, known, strict=True))
         if same and self.views[0].nodes.warnings == warnings and self._patterns == found._patterns:
-            found.paced = self.paced
+            # Launches and stragglers make these times longer.
+            found.paced = self.paced if platform.terms == self.platform.terms else found.paced
             return found
         of = {id(old.graph): new.ticks for old, new in zip(known, lowered, strict=True)}
         found._lowered, places = lowered, zip(self.views, trace.graphs, strict=True)
         found.views = [with_ticks(view, graph, of) for view, graph in places]
         found.views[0] = _warned(found.views[0], warnings)
-        found._bound = {
-            rank: replace(view, nodes=found.views[self.kind(rank)].nodes)
-            for rank, view in self._bound.items()
-        }
+        found._bound = {}
+        for rank, view in self._bound.items():
+            found._bound[rank] = replace(view, nodes=found.views[self.kind(rank)].nodes)
         return found
 
     def _lower(self, platform: Platform) -> tuple[list[PhysicalNodes], list[str]]:

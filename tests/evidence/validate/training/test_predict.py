@@ -15,7 +15,7 @@ from armillary.evidence.calibrate.training_files import calibrate
 from armillary.evidence.validate.training import selective
 from armillary.evidence.validate.training.case import Case, gpt
 from armillary.evidence.validate.training.predict import seconds, step_of
-from armillary.evidence.validate.training.tables import fold, held_out, row_of, rows_of
+from armillary.evidence.validate.training.tables import fold, held_out, row_of, rows_and_halves, rows_of
 from armillary.explore.training.constants import Constants
 from armillary.explore.training.fitted import constants_of, stack_names
 from armillary.explore.training.step import platform_of
@@ -124,11 +124,13 @@ def test_runs_of_one_configuration_are_one_prediction_beside_their_own_times():
 def test_halves_keep_the_relative_widths_of_all():
     run = replace(case(8), stack="megatron-core")
     (row,) = rows_of([run], lambda done, of: None)
-    (held,) = held_out([run], [row], lambda done, of: None)
+    ((again,), (held,)) = rows_and_halves([run], [True], lambda done, of: None)
+    assert again == row and held == held_out(run, row)
     own = seconds(run, fold(run, f"half {half(run.label)}")) * 1e3
     assert held.predicted == pytest.approx(own) and held.predicted != row.predicted
     assert held.high / held.predicted == pytest.approx(row.high / row.predicted)
-    assert held_out([run], [replace(row, reason="no")], lambda done, of: None)[0].predicted == row.predicted
+    assert held_out(run, replace(row, reason="no")).predicted == row.predicted
+    assert rows_and_halves([run, run], [False, True], lambda done, of: None) == ((row, row), (held,))
 
 
 def test_residuals_are_of_the_constants_of_each_case():
