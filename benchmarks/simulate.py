@@ -190,6 +190,8 @@ def distinct(ranks: int, nodes: int, profile: str) -> dict[str, Any]:
         rows[c.DURATION, 1 : nodes + 1] = random.integers(1, 200, nodes)
         columns = dataclasses.replace(pattern.columns, rows=rows)
         graphs.append(Graph(columns, 0, f"rank {rank}"))
+    # Nodes as objects are no part of the input: files are read without them.
+    builder.nodes.clear()
     network, system = torus([4, 4, 4])
     platform = read_platform(system | {"preferred-dataset-splits": 1}, network)
     trace = Trace.from_ranks(graphs)

@@ -113,6 +113,7 @@ def in_other_times(trace: Trace, model: Model, plan: Plan) -> Trace:
     Times are those of `plan.host` and the handshake of a pipeline; those that are 0 are so in both.
     """
     graphs = [graph for graph in trace.graphs if isinstance(graph, PlacedGraph)]
+    assert len(graphs) == len(trace.graphs)
     times = host_times(plan.host, plan.pipeline.handshake)
     about = trace.about | _about(model, plan, memory=False)
     return replace(trace, graphs=tuple(of_times(graphs, times)), about=about)

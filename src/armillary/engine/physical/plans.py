@@ -407,6 +407,8 @@ def fill_transfers(view: View, items: Ints, cls: int, channels: Channels) -> Non
     """Fill in the accesses of a hierarchical memory: loads are one channel, stores another."""
     nodes, platform, lines = view.nodes, channels.platform, channels.lines
     which = np.flatnonzero(nodes.kind[nodes.items] == lk.TRANSFER)
+    if not which.size:
+        return
     types = nodes.graph.types[nodes.order[nodes.items[which]]]
     for store in (False, True):
         mine = which[(types == NodeType.MEM_STORE_NODE) == store]
