@@ -93,6 +93,15 @@ HINTS: tuple[tuple[Callable[[BaseException], bool], str], ...] = (
         "a kernel of the program's own wants a driver; expected torch.library.register_fake, or a way without it",
     ),
 )
+
+
+def _shards(error: BaseException) -> bool:
+    """Return whether shards of several ranks, which are all those of one, do not make a tensor."""
+    return (
+        isinstance(error, ValueError) and str(error).startswith("Shards ") and str(error).endswith("overlap")
+    )
+
+
 INSTEAD: tuple[tuple[Callable[[BaseException], bool], str], ...] = (
     (
         lambda error: _shards(error) and "_state_dict_utils.py" in _files_of(error),
@@ -100,7 +109,7 @@ INSTEAD: tuple[tuple[Callable[[BaseException], bool], str], ...] = (
         "StateDictType.SHARDED_STATE_DICT or FULL_STATE_DICT, which are captured, or fully_shard",
     ),
     (
-        lambda error: _shards(error),
+        _shards,
         "ShardedTensor asks all ranks for their shards, of which one runs here; expected DTensor",
     ),
 )
@@ -146,11 +155,6 @@ def _causes(error: BaseException) -> list[BaseException]:
     while (cause := found[-1].__cause__) is not None and cause not in found:
         found.append(cause)
     return found
-
-
-def _shards(error: BaseException) -> bool:
-    """Return whether shards of several ranks, which are all those of one, do not make a tensor."""
-    return isinstance(error, ValueError) and str(error).startswith("Shards ") and str(error).endswith("overlap")
 
 
 def _files_of(error: BaseException) -> set[str]:
