@@ -6,10 +6,12 @@ from armillary.capture.fusion import Flow, fuse
 from armillary.capture.kinds import Kind
 from armillary.capture.log import OPERATOR, RECORD, Row
 
-MUL, MM = range(2)
+MUL, MM, ADD, COPY = range(4)
 KINDS = [
     Kind("aten::mul", (), (), 4, 30, "elementwise"),
     Kind("aten::mm", (), (), 100, 30, "matmul"),
+    Kind("aten::add", (), (), 4, 30, "elementwise"),
+    Kind("fsdp::all_gather_copy_in", (), (), 0, 30, "memory"),
 ]
 
 
@@ -71,8 +73,65 @@ def test_what_a_checkpoint_makes_again_and_nobody_reads_is_not_made() -> None:
     rows, flows = step((MM, 1, {1: 10}, {2: 10}), *again, (MUL, -1, {7: 10}, {8: 10}))
     flows = [flow._replace(again=flow.region == 2) for flow in flows]
     made = fuse(rows, KINDS, flows, {8})
-    assert [kind for kind, _ in sizes(made.rows, made.kinds)] == ["aten::mm", "aten::mul", "aten::mul"]
-    assert made.gone >= {5, 6} and 7 not in made.gone
+    # 7 is made in the kernel that reads it: what a checkpoint makes again is compiled with the backward pass.
+    assert sizes(made.rows, made.kinds) == [("aten::mm", 30), ("compiled::mul", 20)]
+    assert made.gone == {5, 6, 7} and made.kept == {1: 7}
+
+
+def test_a_kernel_moves_over_gemms_until_its_results_are_read() -> None:
+    gate = (MM, 1, {1: 10}, {2: 10}), (MUL, 1, {2: 10}, {3: 10}), (MM, 1, {1: 10}, {4: 10})
+    product = MUL, 1, {3: 10, 4: 10}, {5: 10}
+    rows, flows = step(*gate, product, (MM, 1, {5: 10}, {6: 10}))
+    made = fuse(rows, KINDS, flows, {6})
+    assert sizes(made.rows, made.kinds) == [
+        ("aten::mm", 30), ("aten::mm", 30), ("compiled::mul", 30), ("aten::mm", 30)
+    ]  # fmt: skip
+    # A GEMM that reads what it makes, one that writes what it reads, or an event keeps it where it is.
+    for between in ((MM, 1, {3: 10}, {4: 10}), (MM, 1, {1: 10}, {4: 10, 2: 10})):
+        rows, flows = step(*gate[:2], between, product)
+        assert [name for name, _ in sizes(*fuse(rows, KINDS, flows, {5})[:2])].count("aten::mul") == 2
+    rows, flows = step(*gate, product)
+    rows.insert(3, Row(RECORD, 7, 0))
+    flows[3] = flows[3]._replace(row=4)
+    assert fuse(rows, KINDS, flows, {5}).rows == rows
+
+
+def test_a_row_moves_to_a_kernel_before_a_gemm_if_all_that_it_reads_is_there() -> None:
+    first = (MUL, 1, {1: 10, 2: 10}, {3: 10}), (MUL, 1, {1: 10, 4: 10}, {5: 10}), (MM, 1, {3: 10}, {6: 10})
+    rows, flows = step(*first, (MUL, 1, {5: 10, 7: 10}, {8: 10}), (MM, 1, {8: 10}, {9: 10}))
+    made = fuse(rows, KINDS, flows, {6, 9})
+    # It reads 1, 2, 4 and 7, and writes 3 and 8.
+    assert sizes(made.rows, made.kinds) == [("compiled::mul", 60), ("aten::mm", 30), ("aten::mm", 30)]
+    rows, flows = step(*first, (MUL, 1, {5: 10, 6: 10}, {8: 10}), (MM, 1, {8: 10}, {9: 10}))
+    assert len(fuse(rows, KINDS, flows, {6, 9}).rows) == 4
+
+
+def test_neighbours_without_a_tensor_in_common_are_kernels_of_their_own() -> None:
+    rows, flows = step((MUL, 1, {1: 10}, {2: 10}), (MUL, 1, {3: 10}, {4: 10}))
+    assert fuse(rows, KINDS, flows, {2, 4}).rows == rows
+
+
+def test_what_is_made_again_is_made_of_what_is_nearest() -> None:
+    forward = (MUL, 1, {1: 10, 2: 10}, {3: 10}), (MUL, 1, {3: 10}, {4: 10}), (MUL, 1, {4: 10}, {5: 10})
+    rows, flows = step(*forward, (MM, 1, {3: 10, 5: 10}, {6: 10}), (MUL, -1, {6: 10, 4: 10}, {7: 10}))
+    made = fuse(rows, KINDS, flows, {7})
+    # Of 3, which is written for the GEMM, and not of 1 and 2.
+    assert made.gone == {4} and made.kept == {3: 4}
+    assert sizes(made.rows, made.kinds) == [("compiled::mul", 40), ("aten::mm", 30), ("compiled::mul", 30)]
+
+
+def test_sums_of_gradients_belong_to_the_call_that_makes_all_of_them() -> None:
+    gradients = (MM, -1, {1: 10}, {2: 10}), (MM, -1, {1: 10}, {3: 10})
+    rows, flows = step(*gradients, (ADD, 0, {2: 10, 3: 10}, {4: 10}), (MUL, -1, {4: 10}, {5: 10}))
+    found = sizes(*fuse(rows, KINDS, flows, {5})[:2])
+    assert found == [("aten::mm", 30), ("aten::mm", 30), ("compiled::add_mul", 30)]
+    rows, flows = step(*gradients[:1], (ADD, 0, {2: 10, 9: 10}, {4: 10}), (MUL, -1, {4: 10}, {5: 10}))
+    assert fuse(rows, KINDS, flows, {5}).rows == rows
+
+
+def test_hooks_of_fsdp_are_not_compiled() -> None:
+    rows, flows = step((MUL, 1, {1: 10}, {2: 10}), (COPY, 1, {2: 10}, {3: 10}), (MUL, 1, {3: 10}, {4: 10}))
+    assert fuse(rows, KINDS, flows, {4}).rows == rows
 
 
 def test_what_is_read_in_its_own_call_alone_ends_there() -> None:

@@ -127,6 +127,36 @@ FSDP.optim_state_dict(model, optimizer)
         capture(tmp_path, text, ranks=2, run=(0,))
 
 
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            "local()",
+            "LOCAL_STATE_DICT asks all ranks for their shards.*SHARDED_STATE_DICT or FULL_STATE_DICT",
+        ),
+        ("sharded()", "ShardedTensor asks all ranks for their shards.*expected DTensor"),
+    ],
+    ids=["fsdp", "own"],
+)
+def test_shards_of_all_ranks_are_refused_with_what_to_use(make: str, message: str, tmp_path: Path) -> None:
+    text = """
+import torch.distributed as dist
+from torch.distributed._shard.sharded_tensor import Shard, init_from_local_shards
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, StateDictType
+dist.init_process_group("nccl")
+def local():
+    whole = FSDP(torch.nn.Linear(8, 8).cuda())
+    with FSDP.state_dict_type(whole, StateDictType.LOCAL_STATE_DICT):
+        whole.state_dict()
+def sharded():
+    part = Shard.from_tensor_and_offsets(torch.ones(4, device="cuda"), [4 * dist.get_rank()], dist.get_rank())
+    init_from_local_shards([part], 8)
+"""
+    with pytest.raises(ArmillaryError, match=message) as failure:
+        capture(tmp_path, text + make, ranks=2, run=(0,))
+    assert "ShardMetadata" not in str(failure.value) and "\n" not in str(failure.value)
+
+
 def test_an_object_that_nobody_sends_is_not_waited_for(tmp_path: Path) -> None:
     text = (
         "import torch.distributed as dist\ndist.init_process_group('nccl')\n"

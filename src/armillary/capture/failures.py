@@ -95,6 +95,27 @@ HINTS: tuple[tuple[Callable[[BaseException], bool], str], ...] = (
 )
 
 
+def _shards(error: BaseException) -> bool:
+    """Return whether shards of several ranks, which are all those of one, do not make a tensor."""
+    return (
+        isinstance(error, ValueError) and str(error).startswith("Shards ") and str(error).endswith("overlap")
+    )
+
+
+INSTEAD: tuple[tuple[Callable[[BaseException], bool], str], ...] = (
+    (
+        lambda error: _shards(error) and "_state_dict_utils.py" in _files_of(error),
+        "FSDP's LOCAL_STATE_DICT asks all ranks for their shards, of which one runs here; expected "
+        "StateDictType.SHARDED_STATE_DICT or FULL_STATE_DICT, which are captured, or fully_shard",
+    ),
+    (
+        _shards,
+        "ShardedTensor asks all ranks for their shards, of which one runs here; expected DTensor",
+    ),
+)
+"""What is said in place of an error whose own words tell nothing."""
+
+
 def reason(error: BaseException, script: str, notes: Sequence[str] = ()) -> str:
     """Return one line that says where a script ended, why, and what to do.
 
@@ -111,6 +132,9 @@ def reason(error: BaseException, script: str, notes: Sequence[str] = ()) -> str:
         and not frame.filename.startswith(("<", _PACKAGE))
     ]  # fmt: skip
     place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else script
+    for applies, words in INSTEAD:
+        if applies(error):
+            return f"{place}: {words}"
     text = _line_of(error)
     causes = _causes(error)
     if len(causes) > 1:

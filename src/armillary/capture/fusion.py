@@ -1,9 +1,11 @@
 """Kernels of compiled parts of a program: what `torch.compile` makes one kernel of, as Inductor would.
 
 Operators that read and write memory only, one after the other in a call of a compiled module or function, become one
-kernel, which reads what comes from outside and writes what is used outside. What only the gradients of such operators
-need again is not kept but made again from the inputs of its kernel, as the partitioner of AOTAutograd does. What a
-checkpoint makes again and nobody reads is not made; what nothing reads in the backward pass is not there until then.
+kernel, which reads what comes from outside and writes what is used outside. So do operators that use what such a kernel
+makes, with GEMMs between them, if one of the two can move: the first until its results are read, the second to where
+all that it reads is there. What only the gradients of such operators need again is not kept but made again from the
+inputs of its kernel, as the partitioner of AOTAutograd does. What a checkpoint makes again and nobody reads is not
+made; what nothing reads in the backward pass is not there until then.
 """
 
 from __future__ import annotations
@@ -19,6 +21,10 @@ FUSED = ("elementwise", "memory", "normalization", "reduction")
 """Families of operators that Inductor generates kernels for; it calls libraries for the others."""
 NAMED = 3
 """Operators that the name of a kernel has."""
+APART = ("fsdp::",)
+"""Namespaces of what runs in hooks of modules, which are not compiled with them."""
+SUMS = ("aten::add", "aten::add_")
+"""Operators with which autograd adds up gradients that come from several places."""
 Sizes = dict[int, int]
 
 
@@ -52,6 +58,10 @@ class Group:
         inputs: What it reads that others made.
         made: What it makes.
         changed: What of others it writes.
+        at: The row at which it runs.
+        fixed: Whether it cannot run later.
+        read: What rows after it have read.
+        written: What they have written.
     """
 
     region: int
@@ -59,9 +69,18 @@ class Group:
     inputs: Sizes = field(default_factory=dict)
     made: Sizes = field(default_factory=dict)
     changed: Sizes = field(default_factory=dict)
+    at: int = -1
+    fixed: bool = False
+    read: set[int] = field(default_factory=set)
+    written: set[int] = field(default_factory=set)
 
     def add(self, flow: Flow) -> None:
-        """Add a row."""
+        """Add a row at the end of the kernel."""
+        self.take(flow)
+        self.at = flow.row
+
+    def take(self, flow: Flow) -> None:
+        """Add a row to the kernel where it is."""
         self.flows.append(flow)
         for storage, size in flow.reads.items():
             if storage not in self.made:
@@ -72,6 +91,43 @@ class Group:
         # What it makes and then changes is its own.
         for storage in self.changed.keys() & self.made.keys():
             del self.changed[storage]
+
+    def passed_by(self, flow: Flow) -> None:
+        """Note a row that comes after the kernel and is not of it."""
+        self.read.update(flow.reads)
+        self.written.update(flow.writes)
+        results = self.made.keys() | self.changed.keys()
+        used = results & flow.reads.keys() or (results | self.inputs.keys()) & flow.writes.keys()
+        self.fixed = self.fixed or bool(used)
+
+    def gives(self, flow: Flow) -> bool:
+        """Return whether a row is of the backward pass of the kernel, whose results can be made again there."""
+        # What a checkpoint makes again is compiled with the backward pass that needs it.
+        return flow.region == -self.region or (flow.region < 0 and self.flows[0].again)
+
+    def sources(self, storage: int, gone: set[int]) -> Sizes:
+        """Return what a result of the kernel is made of: of what it reads and what it writes, the nearest."""
+        found: Sizes = {}
+        todo, seen = [storage], {storage}
+        while todo:
+            made = todo.pop()
+            for flow in self.flows:
+                for source, size in flow.reads.items() if made in flow.writes else ():
+                    if source in self.made and source in gone:
+                        todo += {source} - seen
+                        seen.add(source)
+                    elif source != made:
+                        found[source] = max(size, found.get(source, 0))
+        return found
+
+    def shares(self, flow: Flow) -> bool:
+        """Return whether a row has a tensor in common with the kernel."""
+        return bool((self.inputs.keys() | self.made.keys()) & flow.reads.keys())
+
+    def reaches(self, flow: Flow) -> bool:
+        """Return whether a row could have been run where the kernel is."""
+        late = self.written & flow.reads.keys() or (self.read | self.written) & flow.writes.keys()
+        return not late
 
 
 class Fused(NamedTuple):
@@ -101,6 +157,7 @@ def fuse(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow], aliv
         flows: Of its operators and communications, in order.
         alive: Storages that are there after the step.
     """
+    flows = _with_sums(rows, kinds, flows)
     unread, none = _unread(rows, flows, alive)
     flows = [flow for flow in flows if flow.row not in unread]
     groups = _groups(rows, kinds, flows)
@@ -115,9 +172,7 @@ def fuse(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow], aliv
         mine = {flow.row for flow in group.flows}
         for storage in group.made:
             outside = [flow for flow in readers.get(storage, ()) if flow.row not in mine]
-            if storage in alive or any(
-                flow.region != -group.region or flow.row not in of_row for flow in outside
-            ):
+            if storage in alive or any(not group.gives(flow) or flow.row not in of_row for flow in outside):
                 continue
             gone.add(storage)
             if outside:
@@ -126,20 +181,23 @@ def fuse(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow], aliv
     new_kinds, numbers = list(kinds), {}
     replaced: dict[int, Row] = {}
     for group in groups:
-        if len(group.flows) == 1 and not gone.intersection(group.inputs):
+        if len(group.flows) == 1 and not gone & (group.inputs.keys() | group.made.keys()):
             continue
         inputs: Sizes = {}
         for storage, size in group.inputs.items():
-            _again(storage, size, maker, inputs, kept)
+            _again(storage, size, maker, gone, inputs, kept)
         written = {storage: size for storage, size in group.made.items() if storage not in gone}
+        if not written and not group.changed:
+            # All of it is made in other kernels.
+            unread.update(flow.row for flow in group.flows)
+            continue
         parts = [kinds[rows[flow.row].what] for flow in group.flows]
         kind = _kernel(parts, sum(inputs.values()) + sum(written.values()) + sum(group.changed.values()))
         if kind not in numbers:
             numbers[kind] = len(new_kinds)
             new_kinds.append(kind)
-        last = rows[group.flows[-1].row]
-        replaced[group.flows[-1].row] = last._replace(what=numbers[kind], calls=1)
-    dropped = {flow.row for group in groups for flow in group.flows if group.flows[-1].row in replaced}
+        replaced[group.at] = rows[group.at]._replace(what=numbers[kind], calls=1)
+    dropped = {flow.row for group in groups for flow in group.flows if group.at in replaced}
     dropped |= unread
     left = [replaced.get(at, row) for at, row in enumerate(rows) if at not in dropped or at in replaced]
     return Fused(left, new_kinds, gone | none, kept, _early(flows, readers, alive, kept))
@@ -173,36 +231,94 @@ def _early(
     return found
 
 
-def _groups(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow]) -> list[Group]:
-    by_row = {flow.row: flow for flow in flows}
-    found: list[Group] = []
-    # The group that is open on a stream.
-    now: dict[int, Group] = {}
-    for at, row in enumerate(rows):
-        flow = by_row.get(at)
-        joins = row.kind == OPERATOR and flow is not None and flow.region and kinds[row.what].family in FUSED
-        if not joins:
-            # Whatever else there is on a stream, such as an event, ends what was open.
-            now.pop(row.stream, None)
-            continue
-        assert flow is not None
-        group = now.get(row.stream)
-        if group is None or group.region != flow.region:
-            group = now[row.stream] = Group(flow.region)
-            found.append(group)
-        group.add(flow)
+def _with_sums(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow]) -> list[Flow]:
+    """Return the flows, with autograd's sums of gradients in the call that makes all of what they add."""
+    found, made_in = [], dict[int, int]()
+    for flow in flows:
+        row = rows[flow.row]
+        if not flow.region and row.kind == OPERATOR and kinds[row.what].name in SUMS:
+            regions = {made_in.get(storage, 0) for storage in flow.reads}
+            if len(regions) == 1 and (region := regions.pop()) < 0:
+                flow = flow._replace(region=region)
+        made_in.update(dict.fromkeys(flow.writes, flow.region))
+        found.append(flow)
     return found
 
 
-def _again(storage: int, size: int, maker: Mapping[int, Group], inputs: Sizes, kept: dict[int, int]) -> None:
+def _groups(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow]) -> list[Group]:
+    by_row = {flow.row: flow for flow in flows}
+    found: dict[int, Group] = {}
+    # By stream: the group of the row before, and all groups of the call so far.
+    now: dict[int, Group] = {}
+    of_call: dict[int, list[Group]] = {}
+    for at, row in enumerate(rows):
+        flow = by_row.get(at)
+        if row.kind != OPERATOR or flow is None:
+            # Whatever else there is on a stream, such as an event, ends what was open.
+            now.pop(row.stream, None)
+            of_call.pop(row.stream, None)
+            continue
+        groups = of_call.setdefault(row.stream, [])
+        if groups and groups[0].region != flow.region:
+            groups.clear()
+            now.pop(row.stream, None)
+        kind = kinds[row.what]
+        group = None
+        if flow.region and kind.family in FUSED and not kind.name.startswith(APART):
+            group, moved = _joined(flow, now.get(row.stream), groups)
+            for each in moved:
+                groups.remove(each)
+                del found[id(each)]
+            if id(group) not in found:
+                groups.append(group)
+                found[id(group)] = group
+        for each in groups:
+            if each is not group:
+                each.passed_by(flow)
+        if group is None or group.at != at:
+            now.pop(row.stream, None)
+        else:
+            now[row.stream] = group
+    return sorted(found.values(), key=lambda each: each.at)
+
+
+def _joined(flow: Flow, before: Group | None, groups: Sequence[Group]) -> tuple[Group, list[Group]]:
+    """Return the group that a row joins, which may be a new one, and the groups that are in that one now.
+
+    Args:
+        flow: Of the row.
+        before: The group of the row before it, if it is of one.
+        groups: Those of the call so far.
+    """
+    makers = [each for each in groups if each.made.keys() & flow.reads.keys()]
+    if len(makers) == 1 and makers[0].fixed and makers[0].reaches(flow):
+        makers[0].take(flow)
+        return makers[0], []
+    parts = [each for each in makers if not each.fixed and each is not before]
+    if not parts and before is not None and before.shares(flow):
+        before.add(flow)
+        return before, []
+    if before is not None and before.shares(flow):
+        parts.append(before)
+    # What moves to this row, in the order of the program.
+    flows = [each for part in parts for each in part.flows]
+    whole = Group(flow.region)
+    for each in sorted((*flows, flow), key=lambda each: each.row):
+        whole.add(each)
+    return whole, parts
+
+
+def _again(
+    storage: int, size: int, maker: Mapping[int, Group], gone: set[int], inputs: Sizes, kept: dict[int, int]
+) -> None:
     """Add a storage to the inputs of a kernel, or what it is made of if it is not there."""
     group = maker.get(storage)
     if group is None:
         inputs[storage] = max(size, inputs.get(storage, 0))
         return
-    for source, its in group.inputs.items():
+    for source, its in group.sources(storage, gone).items():
         kept[source] = storage
-        _again(source, its, maker, inputs, kept)
+        _again(source, its, maker, gone, inputs, kept)
 
 
 def _kernel(parts: Sequence[Kind], size: int) -> Kind:

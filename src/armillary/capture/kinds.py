@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from armillary.convert.pytorch.arguments import held
 from armillary.convert.pytorch.flops import Arguments, family, gemm, work
 from armillary.trace.attention import Attention
 from armillary.trace.gemm import Gemm
@@ -98,9 +99,26 @@ def shaped(tensor: Any) -> Shaped:
     return tuple(map(int, tensor.shape)), str(tensor.dtype).removeprefix("torch.")
 
 
+def strides_of(tensor: Any) -> list[int]:
+    """Return the strides of a tensor, in elements; of one that is sparse or nested none."""
+    strided = str(tensor.layout) == "torch.strided" and not tensor.is_nested
+    return [int(each) for each in tensor.stride()] if strided else []
+
+
+def described(tensor: Any) -> tuple[Shaped, tuple[int, ...]]:
+    """Return what counts of a tensor for the work of an operator: shape, type, and dimensions that are expanded."""
+    return shaped(tensor), tuple(at for at, step in enumerate(strides_of(tensor)) if not step)
+
+
 def bytes_of(tensor: Any) -> int:
     """Return the bytes of a tensor's elements."""
     return int(tensor.numel()) * int(tensor.element_size())
+
+
+def bytes_held(tensor: Any) -> int:
+    """Return the bytes of a tensor's elements, of expanded ones once."""
+    shape = held(list(tensor.shape), strides_of(tensor))
+    return math.prod(map(int, shape)) * int(tensor.element_size())
 
 
 def plain(value: Any) -> Any:
@@ -124,7 +142,8 @@ def _results(torch: Any, out: Any) -> tuple[Arguments, tuple[Shaped, ...]]:
 
 def _described(torch: Any, values: list[Any]) -> tuple[Arguments, tuple[Shaped, ...]]:
     """Return values as an execution trace writes them, and their tensors."""
-    found = Arguments([], [], [])
+    found = Arguments([], [], [], [])
+    assert found.strides is not None
     tensors: list[Shaped] = []
 
     def describe(value: Any) -> tuple[Any, Any, str]:
@@ -141,6 +160,7 @@ def _described(torch: Any, values: list[Any]) -> tuple[Arguments, tuple[Shaped, 
         found.values.append(recorded)
         found.shapes.append(shape)
         found.types.append(kind)
+        found.strides.append(strides_of(value) if isinstance(value, torch.Tensor) else [])
     return found, tuple(tensors)
 
 

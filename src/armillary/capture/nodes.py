@@ -30,7 +30,7 @@ from armillary.convert.pytorch.operators.attention import gemms
 from armillary.trace import CollectiveType, Graph, Node, NodeType
 from armillary.trace.attention import ATTENTION
 from armillary.trace.columns import DATA_AT
-from armillary.trace.gemm import GEMM, to_numbers
+from armillary.trace.gemm import GEMM, SCALING, to_numbers
 from armillary.trace.node import Attribute
 from armillary.trace.templates import PackedGraph, PlacedGraph, Placement, Template
 
@@ -270,6 +270,9 @@ def _work(kind: Kind) -> list[Attribute]:
         attrs.append(("precision", "string", kind.precision))
     if kind.gemm is not None and kind.gemm.operations == kind.flops:
         attrs.append((GEMM, "int64_list", to_numbers([kind.gemm])))
+        if "scaled" in kind.name:
+            # What quantises its operands was recorded, too.
+            attrs.append((SCALING, "string", "current"))
     if kind.attention is not None:
         attrs.append((ATTENTION, "int64_list", list(kind.attention)))
     if not kind.family:

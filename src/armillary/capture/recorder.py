@@ -11,7 +11,7 @@ from armillary.capture import library as notes
 from armillary.capture.communications import NAMESPACES, Groups, call_of
 from armillary.capture.device import FakeDevice
 from armillary.capture.fusion import Flow, fuse
-from armillary.capture.kinds import Kind, bytes_of, kind_of, plain, shaped
+from armillary.capture.kinds import Kind, bytes_held, bytes_of, described, kind_of, plain, shaped
 from armillary.capture.leaves import leaves_of
 from armillary.capture.library import Library
 from armillary.capture.log import (
@@ -189,7 +189,7 @@ class Recorder:
             if argument.alias_info is not None and argument.alias_info.is_write:
                 written += self._tensors(value)
         reads, writes = (
-            {number: bytes_of(each) for each in side if (number := self.memory.number(each))}
+            {number: bytes_held(each) for each in side if (number := self.memory.number(each))}
             for side in (tensors, written)
         )
         row, region = len(self._rows) - 1, self.where.region
@@ -362,7 +362,7 @@ class Recorder:
     def _kind(self, func: Any, args: Any, kwargs: Any, tensors: list[Any], out: Any) -> int:
         torch = self.torch
         leaves = self._leaves((args, kwargs, out))
-        parts = [shaped(each) if isinstance(each, torch.Tensor) else plain(each) for each in leaves]
+        parts = [described(each) if isinstance(each, torch.Tensor) else plain(each) for each in leaves]
         key = (func, *parts)
         if key not in self._kind_numbers:
             found = kind_of(torch, func, args, kwargs, out)

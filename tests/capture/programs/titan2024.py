@@ -2,8 +2,8 @@
 
 Since then torchtitan computes the loss of parts of the sequences one after the other, which saves memory, compiles the
 loss, too, makes one projection of those for queries, keys and values, and has embedding and head in groups of FSDP of
-their own. It has flex attention instead of SDPA, which does the same work. PyTorch has got one kernel for `rms_norm`,
-which was several operators then.
+their own. It has flex attention instead of SDPA, which does the same work. Its checkpoints no longer stop
+early. PyTorch has got one kernel for `rms_norm`, which was several operators then.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from typing import Any
 import torch
 from torch import Tensor
 from torchtitan.components.loss import CrossEntropyLoss
-from torchtitan.distributed import fsdp
+from torchtitan.components.quantization import Float8LinearConverter
+from torchtitan.distributed import activation_checkpoint, fsdp
 from torchtitan.models import llama3
 from torchtitan.models.common.config_utils import decoder_vocab_size
 from torchtitan.models.llama3 import config_registry
 from torchtitan.trainer import Trainer
 
 _layers, _shard = llama3._build_llama3_layers, fsdp.fully_shard
+_checkpoint = activation_checkpoint.ptd_checkpoint_wrapper
 
 
 def _norm(x: Tensor, shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
@@ -36,27 +38,56 @@ def _sharded(module: Any, **options: Any) -> Any:
     return module if alone else _shard(module, **options)
 
 
-def _of(config: Trainer.Config, size: str) -> Trainer.Config:
-    config.model_spec = llama3.model_registry(size)
+def _of(config: Trainer.Config, size: str, *, float8: bool = False) -> Trainer.Config:
+    converters = [Float8LinearConverter.Config(filter_fqns=["lm_head"], model_compile_enabled=True)]
+    config.model_spec = llama3.model_registry(size, converters=converters if float8 else [])
     config.loss = CrossEntropyLoss.Config(global_vocab_size=decoder_vocab_size(config.model_spec))
+    config.compile.components = ["model"]
     return config
 
 
 def _as_then() -> None:
     torch.nn.functional.rms_norm, fsdp.fully_shard = _norm, _sharded
+    activation_checkpoint.ptd_checkpoint_wrapper = lambda module, **said: _checkpoint(
+        module, **{**said, "early_stop": True}
+    )
     llama3._build_llama3_layers = lambda **said: _layers(**{**said, "fuse_qkv": False})
 
 
 def llama3_8b() -> Trainer.Config:
     """Return the registered configuration, as it was."""
     _as_then()
-    config = _of(config_registry.llama3_8b(), "8B")
-    config.compile.components = ["model"]
-    return config
+    return _of(config_registry.llama3_8b(), "8B")
+
+
+def llama3_8b_float8() -> Trainer.Config:
+    """Return the same in float8, which only the head is not."""
+    _as_then()
+    return _of(config_registry.llama3_8b(), "8B", float8=True)
+
+
+def llama3_70b() -> Trainer.Config:
+    """Return the registered configuration, as it was."""
+    _as_then()
+    return _of(config_registry.llama3_70b(), "70B")
+
+
+def llama3_70b_float8() -> Trainer.Config:
+    """Return the same in float8, which only the head is not."""
+    _as_then()
+    return _of(config_registry.llama3_70b(), "70B", float8=True)
 
 
 def llama3_405b() -> Trainer.Config:
     """Return the registered configuration of today with the loss of then, without float8 and asynchronous TP."""
     config = _of(config_registry.llama3_405b(), "405B")
     config.compile.enable_async_tensor_parallel = False
+    return config
+
+
+def llama3_405b_then() -> Trainer.Config:
+    """Return it as it was without optimisations: neither compiled, nor in float8, nor with asynchronous TP."""
+    _as_then()
+    config = llama3_405b()
+    config.compile.enable = False
     return config

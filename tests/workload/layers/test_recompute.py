@@ -175,3 +175,71 @@ def test_all_modules_together_keep_least() -> None:
 def test_modules_are_of_selective_recomputation() -> None:
     with pytest.raises(ValidationError, match="expected recompute selective"):
         Plan.model_validate({"ranks": 1, "batch": 1, "recompute": "full", "recompute_modules": ["moe"]})
+
+
+def test_separate_projections_are_gemms_of_their_own_whose_gradients_are_added_up() -> None:
+    """1024 tokens of 4096 elements; 4096 columns of queries, 1024 of keys and of values, 14336 of gate and of up."""
+    one, many = layer(compiled=False), layer(compiled=False, projections="separate")
+    held = 1024 * 4096 * 2
+    for name, widths in (("qkv", (4096, 1024, 1024)), ("mlp.up", (14336, 14336))):
+        for steps in ("forward", "backward", "weight"):
+            old, new = (
+                next(step for step in getattr(made, steps) if step.name.startswith(f"{name}.") and step.gemms)
+                for made in (one, many)
+            )
+            assert len(old.gemms) == 1 and len(new.gemms) == len(widths)
+            assert new.flops == old.flops == sum(each.operations for each in new.gemms)
+            assert new.bytes - old.bytes == (len(widths) - 1) * held
+        assert [each.n for each in next(s for s in many.forward if s.name == f"{name}.gemm").gemms] == [
+            *widths
+        ]
+        added = next(step for step in many.backward if step.name == f"{name}.sum")
+        assert added.bytes == 3 * (len(widths) - 1) * held
+    kept = layer(projections="separate", recompute="full", keep=["q", "v", "gate"])
+    made = {step.name: [each.n for each in step.gemms] for step in again(kept) if step.gemms}
+    assert made["again.qkv.gemm"] == [1024] and made["again.mlp.up.gemm"] == [14336]
+    # Read once more by the norm's gradient where kernels are fused.
+    fused = next(step for step in layer(projections="separate").backward if step.name == "qkv.sum")
+    assert fused.bytes == 2 * held
+
+
+def test_gradients_of_weights_are_written_as_they_are_where_copies_widen_them() -> None:
+    data: dict[str, object] = {"sharding": "fsdp", "copies": True}
+    sizes = []
+    for more in ({}, {"reshard": False}):
+        made = layer(data=data | more)
+        sizes.append(next(step.bytes for step in made.weight if step.name == "out.weight"))
+    # 2 bytes of each of 4096 x 4096 in place of 4 that are read and written.
+    assert sizes[1] - sizes[0] == 4096**2 * (8 - 2)
+
+
+def test_pytorchs_context_parallelism_attends_rank_after_rank() -> None:
+    plan: dict[str, object] = {"ranks": 4, "parallel": {"cp": 4, "context": "all-gather-steps"}}
+    whole = layer(ranks=4, parallel={"cp": 4, "context": "all-gather"})
+    made = layer(**plan)
+    for one, other in ((whole.forward, made.forward), (whole.backward, made.backward)):
+        assert sum(step.flops for step in one) == sum(step.flops for step in other)
+        attends = [step for step in other if ".attend" in step.name]
+        assert [step.name for step in attends] == [f"core.attend {at}" for at in range(4)]
+        # A rank's own keys and queries, then half of the queries and the keys of another.
+        shapes = [step.attention for step in attends if step.attention]
+        assert [shape.queries for shape in shapes] == [256, 128, 128, 128]
+        assert {(shape.kv_heads, shape.keys) for shape in shapes} == {(32, 256)}
+    # Keys and values of all heads of queries are gathered; sums of their gradients pass round in fp32.
+    gathers = [step for step in (*made.forward, *made.backward) if step.name == "core.gather"]
+    assert [step.size for step in gathers] == 2 * [256 * 2 * 4096 * 2]
+    passes = [step.size for step in made.backward if step.name.startswith("core.pass")]
+    assert passes == 4 * [256 * 2 * 4096 * 4]
+    merges = [step.bytes for step in made.forward if ".merge" in step.name]
+    assert merges == 3 * [256 * 4096 * 38]
+
+
+def test_an_eager_loss_is_a_kernel_for_each_operation() -> None:
+    """1024 tokens, a vocabulary of 128,256 in 2 and 4 bytes."""
+    logits = 1024 * 128256
+    for tp, first, last in ((1, 6 + 8, 4 + 12 + 6), (2, 6 + 32, 4 + 8 + 12 + 8 + 6)):
+        plan = {"ranks": tp, "batch": 1, "sequence": 1024, "loss": "eager", "parallel": {"tp": tp}}
+        head = layers_of(load_model("llama-3-8b"), Plan.model_validate(plan))[-1]
+        for steps, each in ((head.forward, first), (head.backward, last)):
+            found = [step for step in steps if step.name.startswith("loss.") and not step.collective]
+            assert sum(step.bytes for step in found) == each * logits // tp

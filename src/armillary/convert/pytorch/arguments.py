@@ -77,6 +77,14 @@ def elements_of(shape: Any) -> int:
     return count
 
 
+def held(shape: Any, strides: Any) -> Any:
+    """Return the shape of what a tensor holds: 1 along what is expanded, whose elements are one in memory."""
+    if type(strides) is not list or type(shape) is not list or 0 not in strides or len(shape) != len(strides):
+        return shape
+    # A size of 0 stays: there is nothing.
+    return [size and 1 if step == 0 else size for size, step in zip(shape, strides, strict=True)]
+
+
 def measure(kind: Kind, value: Any, shape: Any) -> tuple[int, int]:
     """Return the elements and the bytes of all tensors in one argument.
 

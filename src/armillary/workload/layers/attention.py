@@ -115,7 +115,11 @@ def _latent_in(shard: Shard, model: Decoder, latent: Latent, heads: Heads) -> li
     # The shared rotary key is gathered with the small vector and needs no projection up.
     width = heads.kv * (latent.plain_size + latent.value_size)
     columns = {"k": heads.kv * latent.plain_size, "v": heads.kv * latent.value_size}
-    blocks.append(column(shard, "kv.up", latent.kv_rank, width, beside=latent.rotary_size, results=columns))
+    # One linear layer in all models, whose result is split.
+    made = column(
+        shard, "kv.up", latent.kv_rank, width, beside=latent.rotary_size, results=columns, whole=True
+    )
+    blocks.append(made)
     turned = shard.tokens * heads.query * latent.rotary_size * shard.element
     turn = (Step("turn", bytes=2 * turned),)
     blocks.insert(-1, Block("positions", turn, turn, working=2 * turned))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from armillary.trace import CollectiveType
 from armillary.trace.attention import Attention
 from armillary.trace.gemm import Gemm
+from armillary.workload.layers.attention_steps import in_steps
 from armillary.workload.layers.block import Block, Result
 from armillary.workload.layers.layer import Step
 from armillary.workload.layers.linear import gather, scatter
@@ -102,6 +103,12 @@ def core(shard: Shard, heads: Heads) -> Block:
             working=block.working + 2 * kv_new,
             back=2 * out + q + 5 * kv_new,
         )
+    if shard.context == "all-gather-steps":
+        repeated = shard.tokens * heads.query * (heads.key + heads.value) * element
+        return in_steps(
+            block, forward, back, shard.cp, first=_first_chunk(shard, heads, flops), own=q + out + lse, out=out,
+            kv=kv_new, repeated=repeated,
+        )  # fmt: skip
     whole = shard.cp * kv_new
     forward, back = (replace(step, bytes=step.bytes + whole - kv_new) for step in (forward, back))
     return replace(

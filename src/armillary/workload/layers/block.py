@@ -234,7 +234,28 @@ def _again(shard: Shard, block: Block) -> Steps:
         return block.forward
     if not left:
         return ()
-    return tuple(_narrower(shard, step, left, whole) if step.gemms else step for step in block.forward)
+    kept = [name in shard.keep for name in block.results]
+    return tuple(
+        step if not step.gemms
+        else _without(shard, step, kept) if len(step.gemms) == len(kept) > 1
+        else _narrower(shard, step, left, whole)
+        for step in block.forward
+    )  # fmt: skip
+
+
+def _without(shard: Shard, step: Step, kept: Sequence[bool]) -> Step:
+    """Return a kernel with a GEMM for each result, without those of results that are kept."""
+    gone = [each for each, keeps in zip(step.gemms, kept, strict=True) if keeps]
+    size = sum(
+        (each.m + each.n) * each.k * ELEMENT[step.precision] + each.m * each.n * shard.element
+        for each in gone
+    )
+    return replace(
+        step,
+        flops=step.flops - sum(each.operations for each in gone),
+        bytes=step.bytes - size,
+        gemms=tuple(each for each, keeps in zip(step.gemms, kept, strict=True) if not keeps),
+    )
 
 
 def _narrower(shard: Shard, step: Step, left: int, whole: int) -> Step:

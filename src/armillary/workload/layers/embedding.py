@@ -117,6 +117,8 @@ def _loss(shard: Shard, rows: int) -> Block:
             working=held,
             back=0,
         )
+    if shard.loss == "eager":
+        return _eager_loss(shard, held, wide, sums)
     steps = [Step("max", bytes=held)]
     if shard.tp > 1:
         steps.append(reduce("reduce max", "tp", sums))
@@ -134,6 +136,38 @@ def _loss(shard: Shard, rows: int) -> Block:
         saved=wide,
         working=narrow + copies * wide,
         back=held if shard.loss == "softmax" else narrow + 2 * wide,
+    )
+
+
+def _eager_loss(shard: Shard, held: int, wide: int, sums: int) -> Block:
+    """Return PyTorch's cross entropy of logits of `held` bytes, `wide` in fp32, with `sums` bytes of a number each.
+
+    A cast, the logarithms of probabilities, of which the loss reads those of the targets; backward a gradient of zeros
+    but for these, that of the logits, and a cast. With tp, DTensor makes the logarithms of operations: maximum,
+    difference, exponentials, their sum, difference; and that gradient of exponentials, a sum and a product.
+    """
+    narrow = held if shard.element < STATISTIC else 0
+    first, last = [Step("float", bytes=held + wide)], [Step("half", bytes=held + wide)]
+    if shard.tp == 1:
+        first.append(Step("logarithms", bytes=2 * wide))
+        back = [Step("targets", bytes=wide), Step("loss", bytes=3 * wide)]
+    else:
+        first += [
+            Step("max", bytes=wide), reduce("reduce max", "tp", sums), Step("shift", bytes=2 * wide),
+            Step("exponents", bytes=2 * wide), Step("sum", bytes=wide), reduce("reduce sum", "tp", sums),
+            Step("logarithms", bytes=2 * wide), reduce("reduce target", "tp", sums),
+        ]  # fmt: skip
+        back = [
+            Step("targets", bytes=wide), Step("exponents", bytes=2 * wide), Step("sum", bytes=3 * wide),
+            Step("loss", bytes=2 * wide),
+        ]  # fmt: skip
+    return Block(
+        "loss",
+        tuple(first),
+        (*back, *last),
+        saved=wide,
+        working=narrow + 2 * wide,
+        back=narrow + 2 * wide,
     )
 
 

@@ -82,7 +82,7 @@ def gemms(
         Step(
             "weight",
             flops,
-            (x + y) * operand + 2 * w * shard.gradient,
+            (x + y) * operand + w * (2 * shard.gradient if shard.adds else shard.element),
             precision,
             # The gradient of the input first, as the layer below waits for it.
             after=("input",),
@@ -132,6 +132,7 @@ def column(
     weights: Precision | None = None,
     parameters: int | None = None,
     results: Mapping[str, int] | None = None,
+    whole: bool = False,
 ) -> Block:
     """Return a column-parallel projection.
 
@@ -147,10 +148,19 @@ def column(
         weights: See `gemms`.
         parameters: Absent: those of the GEMM and bias.
         results: Outputs that recomputation may keep -> their columns.
+        whole: Whether it is one GEMM in any plan.
     """
     m, element = shard.tokens, shard.element
     gemm, back, weight = gemms(shard, m, k, n, precision=precision, weights=weights)
-    forward, backward = [gemm], [back]
+    added: list[Step] = []
+    if shard.separate and not whole and results and len(results) > 1:
+        # Where each GEMM casts its own operand, one cast would be timed several times.
+        if gemm.precision not in ("fp8", "fp4") or shard.recipe:
+            gemm, back, weight = _apart(gemm, back, weight, tuple(results.values()))
+        # A kernel for each sum, or more gradients for the kernel behind.
+        more = (len(results) - 1) * (1 if shard.compiled else 3)
+        added = [Step("sum", bytes=more * m * k * element)]
+    forward, backward = [gemm], [back, *added]
     if shard.sequence:
         forward.insert(0, gather("gather", "tp", shard.own * (k + beside) * element))
         if shard.overlap:
@@ -159,6 +169,7 @@ def column(
             # This gather is for the gradient of the weight only, so it overlaps the GEMM of the input's gradient.
             gather("gather", "tp", shard.own * k * element, after=("",)),
             replace(back, after=("",)),
+            *(replace(each, after=("input",)) for each in added),
             scatter("scatter", "tp", m * (k + beside) * element),
         ]
         weight = replace(weight, after=("input", "gather"))
@@ -178,6 +189,19 @@ def column(
         results=made(shard, m, results or {}),
         # Gradients of output and input; with sequence parallelism the input, gathered, and its scattered gradient.
         back=(m * (k + n) + shard.sequence * (m + shard.own) * k) * element,
+    )
+
+
+def _apart(forward: Step, back: Step, weight: Step, columns: tuple[int, ...]) -> tuple[Step, Step, Step]:
+    """Return the kernels of `gemms` with a GEMM for each of these groups of columns."""
+    [whole] = forward.gemms
+    shapes = tuple(whole._replace(n=each) for each in columns)
+    # Each reads the shared operand, or writes a gradient of it.
+    more = (len(shapes) - 1) * whole.m * whole.k * ELEMENT[forward.precision]
+    return (
+        replace(forward, bytes=forward.bytes + more, gemms=shapes),
+        replace(back, bytes=back.bytes + more, gemms=tuple(each.left() for each in shapes)),
+        replace(weight, bytes=weight.bytes + more, gemms=tuple(each.right() for each in shapes)),
     )
 
 
@@ -246,13 +270,20 @@ def _norm_passes(rms: bool) -> tuple[dict[str, int], dict[str, int]]:
     """Return the kernels of a norm that is not compiled -> tensors of 16 bits that they read and write.
 
     PyTorch has a kernel for layer norms; it makes RMS norms of operations in fp32, each of which counts twice here:
-    forward cast, square, mean, product with the inverse root, cast, product with the weight; backward the gradients of
-    these, the sums of those of the input, and the addition of the skip connection.
+    forward cast, square, mean, product with the inverse root, cast, product with the weight. Backward the gradients of
+    these, which autograd makes of more operators: the product with the weight has one of the input and a product and
+    its sum for the weight; that with the root has one of the input and a product and its sum for the root; the gradient
+    of the mean is written over the whole input; the square's is a copy of the input (a power of 1), twice that, and its
+    product with the gradient. Then the sum of both gradients of the input, a cast, and the addition of the skip
+    connection.
     """
     if not rms:
         return {"norm": 2}, {"norm": 4}
     forward = {"float": 3, "square": 4, "mean": 2, "scale": 4, "half": 3, "weight": 2}
-    back = {"weight": 7, "half": 3, "scale": 4, "root": 8, "square": 6, "sum": 6, "float": 3, "skip": 3}
+    back = {
+        "weight": 2, "gain": 3, "gains": 1, "half": 3, "scale": 4, "root": 6, "roots": 2, "mean": 2,
+        "power": 4, "twice": 4, "square": 6, "sum": 6, "float": 3, "skip": 3,
+    }  # fmt: skip
     return forward, back
 
 

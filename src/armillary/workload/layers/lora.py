@@ -91,8 +91,8 @@ def _low(block: Block) -> int:
 
 def _adapted(shard: Shard, block: Block, rank: int) -> Block:
     """Return a GEMM with a frozen weight and an adapter of `rank`."""
-    shape = next(step for step in block.forward if step.name == "gemm").gemms[0]
-    m, k, n = shard.tokens, shape.k, shape.n
+    shapes = next(step for step in block.forward if step.name == "gemm").gemms
+    m, k, n = shard.tokens, shapes[0].k, sum(each.n for each in shapes)
     down = _named("lora.down", gemms(shard, m, k, rank, precision=shard.high))
     up = _named("lora.up", gemms(shard, m, rank, n, precision=shard.high))
     added, summed = 3 * m * n * shard.element, 3 * m * k * shard.element

@@ -30,7 +30,7 @@ def _scaled(shard: Shard, recipe: Recipe, block: Block, behind: bool) -> Block:
     if own is None:
         return block
     shape = own.gemms[0]
-    rows = shape.m * shape.batch
+    rows, columns_out = shape.m * shape.batch, sum(each.n for each in own.gemms)
     # Frozen weights have no gradient, for which tensors would be quantised along their columns.
     columns = any(_low(step) for step in block.weight)
     # Vectors of each expert are a tensor of their own.
@@ -38,7 +38,7 @@ def _scaled(shard: Shard, recipe: Recipe, block: Block, behind: bool) -> Block:
     tensors = shape.batch if each else 0
     there = () if behind else _quantised(shard, recipe, block.forward, (), rows * shape.k, columns, tensors)
     back = (
-        _quantised(shard, recipe, block.backward, block.for_weights, rows * shape.n, columns, tensors)
+        _quantised(shard, recipe, block.backward, block.for_weights, rows * columns_out, columns, tensors)
         if block.backward
         else ()
     )

@@ -58,10 +58,13 @@ class Shard:
         recompute_every: Of so many layers one is recomputed.
         lora: What is trained beside frozen weights; None: all weights.
         compiled: Whether element-wise operations are fused into one kernel each.
+        separate: Whether projections of one input are GEMMs of their own.
+        adds: Whether GEMMs add gradients of weights to those of other microbatches; otherwise they write them as they
+            are, and what reduces them widens them.
         early_stop: Whether recomputation ends with the last result that the backward pass needs.
         training: Whether there is a backward pass.
         loss: ``fused``: the gradient of the logits overwrites them; ``softmax``: it overwrites their probabilities in
-            fp32; ``dense``: it is apart from both.
+            fp32; ``dense``: it is apart from both; ``eager``: it is, and each operation is a kernel.
         dummies: Whether GEMMs that accumulate gradients return others for autograd.
         recipe: How operands in fp8 or fp4 are scaled; None: each GEMM casts its own.
         align: Tokens to a multiple of which those of an expert are padded.
@@ -93,12 +96,14 @@ class Shard:
     recompute: Literal["none", "selective", "full"]
     early_stop: bool
     training: bool
-    loss: Literal["fused", "softmax", "dense"]
+    loss: Literal["fused", "softmax", "dense", "eager"]
     dummies: bool
     keep: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
     recompute_every: int = 1
     compiled: bool = True
+    separate: bool = False
+    adds: bool = True
     lora: Lora | None = None
     recipe: str | None = None
     align: int = 1
@@ -243,8 +248,13 @@ def _shard(
         early_stop=plan.early_stop,
         training=training,
         # Megatron-LM's cross entropy writes the gradient into the softmax; PyTorch's, which goes with FSDP, does not.
-        loss="fused" if plan.loss == "fused" else "dense" if torch else "softmax",
+        loss=plan.loss if plan.loss != "unfused" else "dense" if torch else "softmax",
         dummies=plan.numbers.fused and not torch,
+        separate=plan.projections == "separate" and training,
+        # FSDP2 reduces the gradients of each microbatch, unless it holds weights for the whole step.
+        adds=not (
+            plan.data.copies and plan.data.reshard and plan.data.sharding in ("zero-3", "fsdp", "hsdp")
+        ),
         lora=plan.lora,
         recipe=plan.numbers.recipe,
         align=alignment(plan),

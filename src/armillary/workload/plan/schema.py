@@ -16,7 +16,7 @@ Kept = Literal["q", "k", "v", "attention", "out", "gate", "up", "down"]
 """Results of a layer: projections, attention itself, output projection; the feed-forward block's projections."""
 Module = Literal["core_attn", "layernorm", "mla_up_proj", "mlp", "moe_act", "moe"]
 Share = Annotated[float, Field(gt=0, le=1)]
-Context = Literal["ring", "all-gather", "all-to-all"]
+Context = Literal["ring", "all-gather", "all-gather-steps", "all-to-all"]
 Scaling = Literal["delayed", "current", "block", "mx", "nvfp4"]
 """How operands of GEMMs in fp8 or fp4 are scaled, see `armillary.workload.plan.scaling`."""
 
@@ -39,7 +39,8 @@ class Parallel(Part):
     cp: Count = Field(default=1, description="Context parallel: ranks that share every sequence.")
     context: Context = Field(
         default="ring",
-        description="How keys and values reach all queries under cp; all-to-all swaps heads for sequence (Ulysses).",
+        description="How keys and values reach all queries under cp; all-gather-steps attends to those of one rank "
+        "after another and merges in fp32 (PyTorch), all-to-all swaps heads for sequence (Ulysses).",
     )
     pp: Count = Field(default=1, description="Number of pipeline stages.")
     dp: Count | None = Field(default=None, description="Replicas; by default all remaining ranks.")
@@ -283,9 +284,15 @@ class Plan(Part):
         description="Run norms, rotary positions and activations as one kernel each (Transformer Engine, "
         "torch.compile); false: one kernel per operation, as PyTorch runs them.",
     )
-    loss: Literal["unfused", "fused"] = Field(
+    projections: Literal["joined", "separate"] = Field(
+        default="joined",
+        description="joined: one GEMM for queries, keys and values, and one for gate and up; separate: one for each, "
+        "whose input gradients are added up.",
+    )
+    loss: Literal["unfused", "fused", "eager"] = Field(
         default="unfused",
-        description="fused: the kernels keep no probabilities; the gradient of the logits takes their place.",
+        description="fused: the kernels keep no probabilities; the gradient of the logits takes their place. eager: "
+        "PyTorch's cross entropy in fp32, one kernel per operation.",
     )
     causal: bool = Field(default=False, description="Count only the scores that a causal mask keeps.")
     serve: Serve | None = Field(default=None, description="Inference; by default training.")

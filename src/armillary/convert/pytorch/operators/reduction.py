@@ -6,14 +6,14 @@ from math import prod
 from typing import Any
 
 from armillary.convert.pytorch.arguments import MalformedError
-from armillary.convert.pytorch.operators.registry import Operator, rule
+from armillary.convert.pytorch.operators.registry import Operator, Work, rule
 
 FAMILY = "reduction"
 
 ONCE = """
 sum nansum mean nanmean prod max min amax amin aminmax _aminmax argmax argmin all any count_nonzero equal
-trace sum_to_size cumsum cumprod cummax cummin _cummax_helper _cummin_helper nll_loss nll_loss_forward
-nll_loss2d_forward nll_loss_nd topk sort argsort kthvalue median nanmedian mode _unique2 unique_consecutive
+trace sum_to_size cumsum cumprod cummax cummin _cummax_helper _cummin_helper
+topk sort argsort kthvalue median nanmedian mode _unique2 unique_consecutive
 unique_dim histc bincount searchsorted bucketize isin nonzero nonzero_static
 _amp_foreach_non_finite_check_and_unscale masked_select adaptive_avg_pool1d adaptive_avg_pool2d
 adaptive_avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d mkldnn_adaptive_avg_pool2d adaptive_max_pool1d
@@ -46,10 +46,19 @@ def spread(op: Operator) -> int:
     return 4 * reads(op)
 
 
+@rule(FAMILY, "nll_loss", "nll_loss_nd", "nll_loss_forward", "nll_loss2d_forward")
+def nll_loss(op: Operator) -> Work:
+    """Return one FLOP for each target, and bytes: of all scores it reads those of the targets."""
+    targets = op.size("target", 1)[0]
+    scores, read = op.size("self", 0)
+    taken = targets * (read // scores) if scores else 0
+    return Work(targets, op.bytes - read + taken)
+
+
 @rule(FAMILY, "nll_loss_backward", "nll_loss2d_backward")
-def nll_loss_backward(op: Operator) -> int:
-    """Return one FLOP for each target: the rest of the gradient is zeros."""
-    return op.size("target", 2)[0]
+def nll_loss_backward(op: Operator) -> Work:
+    """Return one FLOP for each target, and bytes: the rest of the gradient is zeros, and no score is read."""
+    return Work(op.size("target", 2)[0], op.bytes - op.size("self", 1)[1])
 
 
 @rule(FAMILY, "max_pool1d", "max_pool2d", "max_pool3d", "max_pool1d_with_indices", "max_pool2d_with_indices")

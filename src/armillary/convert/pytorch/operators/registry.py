@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
-from armillary.convert.pytorch.arguments import Arguments, MalformedError, kind_of, measure
+from armillary.convert.pytorch.arguments import Arguments, MalformedError, held, kind_of, measure
 from armillary.convert.pytorch.op_schema import Argument, Schema
 
 
@@ -55,7 +55,12 @@ class Operator:
         return self._measure(self.outputs, position)
 
     def _measure(self, side: Arguments, at: int) -> tuple[int, int]:
-        return measure(kind_of(side.types[at]), side.values[at], side.shapes[at])
+        kind, value, shape = kind_of(side.types[at]), side.values[at], side.shapes[at]
+        found = measure(kind, value, shape)
+        strides = side.strides
+        if strides and at < len(strides) and (dense := held(shape, strides[at])) != shape:
+            return found[0], measure(kind, value, dense)[1]
+        return found
 
     @cached_property
     def traffic(self) -> tuple[int, int, int]:
@@ -63,13 +68,13 @@ class Operator:
         read = written = 0
         elements = -1
         inputs, outputs, arguments = self.inputs, self.outputs, self.schema.arguments
-        for at, (text, value, shape) in enumerate(
-            zip(inputs.types, inputs.values, inputs.shapes, strict=True)
-        ):
-            kind = kind_of(text)
-            if kind is None:
+        for side in (inputs, outputs):
+            if not len(side.types) == len(side.values) == len(side.shapes):
+                raise MalformedError(side.types)
+        for at, text in enumerate(inputs.types):
+            if kind_of(text) is None:
                 continue
-            count, size = measure(kind, value, shape)
+            count, size = self._measure(inputs, at)
             if at < len(arguments) and arguments[at].written:
                 written += size
                 # The first written tensor alone: further ones, such as the mask of dropout, are by-products.
@@ -78,14 +83,11 @@ class Operator:
                     continue
             read += size
         new = self.schema.new_results
-        for at, (text, value, shape) in enumerate(
-            zip(outputs.types, outputs.values, outputs.shapes, strict=True)
-        ):
-            kind = kind_of(text)
+        for at, text in enumerate(outputs.types):
             # An alias of an argument was counted with that argument.
-            if kind is None or (at < len(new) and not new[at]):
+            if kind_of(text) is None or (at < len(new) and not new[at]):
                 continue
-            count, size = measure(kind, value, shape)
+            count, size = self._measure(outputs, at)
             written += size
             elements = count if elements < 0 else elements
         return read, written, max(elements, 0)

@@ -183,7 +183,7 @@ def _described(facts: _Facts, said: str, measured: float) -> Case:
     if axes["tp"] > 1 and re.search(r"async[- ]?tp|async[- ]?tensor", near, re.IGNORECASE):
         parallel["overlap"] = True
     if axes["cp"] > 1:
-        parallel["context"] = "all-gather"
+        parallel["context"] = "all-gather-steps"
         facts.assumed.append("context parallelism gathers keys and values, torchtitan's default")
     plan: dict[str, Any] = {
         "batch": batch,
@@ -196,6 +196,9 @@ def _described(facts: _Facts, said: str, measured: float) -> Case:
         **recompute,
         "compiled": compiled,
         "early_stop": True,
+        # Models have a linear layer for each of queries, keys, values, gate and up; nothing compiles the loss.
+        "projections": "separate",
+        "loss": "eager",
         "attention": "flash",
         "causal": True,
     }
