@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from armillary.engine.common.items import MEMORY_OPERATIONS, View
 from armillary.engine.physical import layout as lk
+from armillary.engine.physical.channels import Moved, moved
 from armillary.engine.physical.chunk_routes import ChunkRoutes
-from armillary.engine.physical.plans import Lines, Moved, Plans, moved
+from armillary.engine.physical.plans import Lines, Plans
 from armillary.engine.physical.program import PhysicalProgram, Plan
 
 if TYPE_CHECKING:

@@ -135,7 +135,7 @@ class GridWorkload(PhysicalWorkload):
             return None
         warnings = [*self._own_warnings, *warnings]
         PhysicalWorkload.__init__(found, platform)
-        found.before, found.lines = self.before, self.lines
+        found.lines = self.lines
         # What knows columns of views by identity finds them again.
         found.slot_numbers = {**self.slot_numbers}
         same = all(np.array_equal(a.ticks, b.ticks) for a, b in zip(lowered, known, strict=True))

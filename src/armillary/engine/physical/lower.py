@@ -19,15 +19,14 @@ from armillary.engine.common.lowered import Tables, side_by_side
 from armillary.engine.common.network import quotient_comms
 from armillary.engine.physical import layout as lk
 from armillary.engine.physical.again import Before, again
-from armillary.engine.physical.nodes import COMPUTE, CPU, PhysicalNodes, slots_of
-from armillary.engine.physical.plans import (
+from armillary.engine.physical.channels import (
     Channels,
-    Lines,
-    Plans,
     fill_messages,
     fill_priorities,
     fill_transfers,
 )
+from armillary.engine.physical.nodes import COMPUTE, CPU, PhysicalNodes, slots_of
+from armillary.engine.physical.plans import Lines, Plans
 from armillary.engine.physical.program import PhysicalProgram
 from armillary.engine.physical.workload import ListedWorkload, PhysicalWorkload
 from armillary.platform.kernels import Compute, Terms
@@ -116,16 +115,16 @@ def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True) -> Physi
     if trace.grid is not None:
         _check_size(trace, classes)
     warnings = [*workload.warnings(), *workload.fit_warnings(), *workload.root_warnings()]
-    found = None
-    if workload.before:
+    found, before = None, _before.get(workload)
+    if before:
         paces = Paces(workload)
-        views = [paces.view(rank) for rank in workload.before.program.representatives.tolist()]
-        found = again(workload.before, workload, classes, views, warnings)
+        views = [paces.view(rank) for rank in before.program.representatives.tolist()]
+        found = again(before, workload, classes, views, warnings)
     if found is None:
         build = Build(workload, classes)
         program = build.assemble(warnings)
         found = Before(program, build.channels.sent(), build.channels.times)
-    workload.before = found
+    _before[workload] = found
     return found.program
 
 
@@ -149,6 +148,8 @@ def _workload(trace: Trace, platform: Platform) -> PhysicalWorkload:
     workload = known[1].on(platform, trace) if known and known[0] == kind else None
     if workload is None:
         workload = GridWorkload(trace, platform)
+    elif known and known[1] in _before:
+        _before[workload] = _before[known[1]]
     _workloads[trace] = kind, workload
     first = trace.graphs[0]
     if isinstance(first, PlacedGraph):
@@ -158,6 +159,8 @@ def _workload(trace: Trace, platform: Platform) -> PhysicalWorkload:
 
 _workloads: WeakKeyDictionary[Trace, tuple[Platform, GridWorkload]] = WeakKeyDictionary()
 """Of traces that are still in use: what was read of them last, and on which machine apart from its times."""
+_before: WeakKeyDictionary[PhysicalWorkload, Before] = WeakKeyDictionary()
+"""What a trace was lowered to, and for a workload that is new, on the last machine that differs in times only."""
 _read: WeakKeyDictionary[Placement, ref[Trace]] = WeakKeyDictionary()
 """The trace that was read last of those whose first graph is placed alike."""
 

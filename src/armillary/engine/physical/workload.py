@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,9 +34,6 @@ from armillary.engine.physical.nodes import PhysicalNodes, lower_nodes
 from armillary.platform.model import Platform
 from armillary.platform.network import TOPOLOGIES
 from armillary.trace import Trace
-
-if TYPE_CHECKING:
-    from armillary.engine.physical.again import Before
 
 Ints = NDArray[np.int64]
 
@@ -137,8 +134,6 @@ class PhysicalWorkload(ABC):
         """Nodes and views of `Paces`."""
         self.lines: tuple[Ints, dict[tuple[int, int], list[list[int]]]] = np.zeros(0, np.int64), {}
         """Classes of ranks, and the lines of `lines_of_classes`."""
-        self.before: Before | None = None
-        """What the last machine was lowered to, if it differs in times only."""
 
     @abstractmethod
     def view(self, rank: int) -> View:
