@@ -106,6 +106,19 @@ def test_a_row_moves_to_a_kernel_before_a_gemm_if_all_that_it_reads_is_there() -
     assert len(fuse(rows, KINDS, flows, {6, 9}).rows) == 4
 
 
+def test_what_makes_much_of_little_for_one_reader_is_made_there() -> None:
+    # 3 is made of the scales 1 and 2, and multiplies the result of a GEMM in place.
+    scales = (MUL, 1, {7: 10}, {1: 1}), (MUL, 1, {1: 1, 2: 1}, {3: 10})
+    rows, flows = step(*scales, (MM, 1, {5: 10, 1: 1}, {6: 10}), (MUL, 1, {6: 10, 3: 10}, {6: 10}))
+    made = fuse(rows, KINDS, flows, {6})
+    assert sizes(made.rows, made.kinds) == [("aten::mul", 30), ("aten::mm", 30), ("compiled::mul", 22)]
+    assert made.gone == {3}
+    # Another reader, a change of what it is made of, or an event in between: it is made where it was.
+    rows, flows = step(*scales, (MM, 1, {5: 10, 1: 1}, {6: 10, 2: 1}), (MUL, 1, {6: 10, 3: 10}, {6: 10}))
+    assert ("compiled::mul", 23) not in sizes(*fuse(rows, KINDS, flows, {6})[:2])
+    assert 3 not in fuse(rows, KINDS, flows, {6}).gone
+
+
 def test_neighbours_without_a_tensor_in_common_are_kernels_of_their_own() -> None:
     rows, flows = step((MUL, 1, {1: 10}, {2: 10}), (MUL, 1, {3: 10}, {4: 10}))
     assert fuse(rows, KINDS, flows, {2, 4}).rows == rows

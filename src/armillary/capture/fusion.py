@@ -247,6 +247,8 @@ def _with_sums(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow]
 
 def _groups(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow]) -> list[Group]:
     by_row = {flow.row: flow for flow in flows}
+    late = _late(rows, kinds, by_row)
+    waiting: dict[int, list[Flow]] = {}
     found: dict[int, Group] = {}
     # By stream: the group of the row before, and all groups of the call so far.
     now: dict[int, Group] = {}
@@ -264,7 +266,14 @@ def _groups(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow]) -
             now.pop(row.stream, None)
         kind = kinds[row.what]
         group = None
-        if flow.region and kind.family in FUSED and not kind.name.startswith(APART):
+        if at in late:
+            waiting.setdefault(late[at], []).append(flow)
+            continue
+        if _fusible(kind, flow):
+            for early in waiting.pop(at, ()):
+                groups.append(Group(flow.region))
+                groups[-1].add(early)
+                found[id(groups[-1])] = groups[-1]
             group, moved = _joined(flow, now.get(row.stream), groups)
             for each in moved:
                 groups.remove(each)
@@ -280,6 +289,39 @@ def _groups(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow]) -
         else:
             now[row.stream] = group
     return sorted(found.values(), key=lambda each: each.at)
+
+
+def _fusible(kind: Kind, flow: Flow) -> bool:
+    return bool(flow.region) and kind.family in FUSED and not kind.name.startswith(APART)
+
+
+def _late(rows: Sequence[Row], kinds: Sequence[Kind], by_row: Mapping[int, Flow]) -> dict[int, int]:
+    """Return rows that make much of little for one other row, and that row: there they are made, and never written.
+
+    Like the product of the scales of rows and columns, which only the product with the result of a GEMM reads.
+    """
+    readers: dict[int, list[int]] = {}
+    for flow in by_row.values():
+        for storage in flow.reads:
+            readers.setdefault(storage, []).append(flow.row)
+    found = {}
+    for flow in by_row.values():
+        if not _fusible(kinds[rows[flow.row].what], flow) or len(flow.writes) != 1:
+            continue
+        [(made, size)] = flow.writes.items()
+        after = readers.get(made, [])
+        if len(after) != 1 or after[0] <= flow.row or 2 * sum(flow.reads.values()) > size:
+            continue
+        between = [at for at in range(flow.row + 1, after[0] + 1) if rows[at].stream == rows[flow.row].stream]
+        others = [by_row.get(at) for at in between]
+        if (
+            all(rows[at].kind == OPERATOR for at in between)
+            and all(each is not None and each.region == flow.region for each in others)
+            and not any(each and flow.reads.keys() & each.writes.keys() for each in others[:-1])
+            and _fusible(kinds[rows[after[0]].what], by_row[after[0]])
+        ):
+            found[flow.row] = after[0]
+    return found
 
 
 def _joined(flow: Flow, before: Group | None, groups: Sequence[Group]) -> tuple[Group, list[Group]]:

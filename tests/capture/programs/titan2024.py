@@ -9,10 +9,12 @@ early. PyTorch has got one kernel for `rms_norm`, which was several operators th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+from torchao.float8 import Float8LinearConfig
 from torchtitan.components.loss import CrossEntropyLoss
 from torchtitan.components.quantization import Float8LinearConverter
 from torchtitan.distributed import activation_checkpoint, fsdp
@@ -38,8 +40,20 @@ def _sharded(module: Any, **options: Any) -> Any:
     return module if alone else _shard(module, **options)
 
 
+class _OneScale(Float8LinearConverter):
+    """The recipe of 2024, of one scale for each tensor, and shards that are quantised before they are gathered."""
+
+    @dataclass(kw_only=True, slots=True)
+    class Config(Float8LinearConverter.Config):
+        """Its configuration, which is that of today's recipes."""
+
+    def __init__(self, config: Float8LinearConverter.Config) -> None:
+        super().__init__(config)
+        self.torchao_config = Float8LinearConfig(enable_fsdp_float8_all_gather=True)
+
+
 def _of(config: Trainer.Config, size: str, *, float8: bool = False) -> Trainer.Config:
-    converters = [Float8LinearConverter.Config(filter_fqns=["lm_head"], model_compile_enabled=True)]
+    converters = [_OneScale.Config(filter_fqns=["lm_head"], model_compile_enabled=True)]
     config.model_spec = llama3.model_registry(size, converters=converters if float8 else [])
     config.loss = CrossEntropyLoss.Config(global_vocab_size=decoder_vocab_size(config.model_spec))
     config.compile.components = ["model"]
