@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from armillary.capture.fusion import Flow, fuse
+from armillary.capture.flows import Flow
+from armillary.capture.fusion import fuse
 from armillary.capture.kinds import Kind
 from armillary.capture.log import OPERATOR, RECORD, Row
 
@@ -104,6 +105,29 @@ def test_a_row_moves_to_a_kernel_before_a_gemm_if_all_that_it_reads_is_there() -
     assert sizes(made.rows, made.kinds) == [("compiled::mul", 60), ("aten::mm", 30), ("aten::mm", 30)]
     rows, flows = step(*first, (MUL, 1, {5: 10, 6: 10}, {8: 10}), (MM, 1, {8: 10}, {9: 10}))
     assert len(fuse(rows, KINDS, flows, {6, 9}).rows) == 4
+
+
+def test_what_a_call_makes_twice_of_the_same_is_made_once() -> None:
+    twice = (MM, 1, {1: 10}, {2: 10}), (MUL, 1, {2: 10}, {3: 5}), (MM, 1, {3: 5}, {4: 10})
+    rows, flows = step(*twice, (MUL, 1, {2: 10}, {5: 5}), (MM, 1, {5: 5, 4: 10}, {6: 10}))
+    made = fuse(rows, KINDS, flows, {6})
+    assert [name for name, _ in sizes(made.rows, made.kinds)] == [
+        "aten::mm",
+        "aten::mul",
+        "aten::mm",
+        "aten::mm",
+    ]
+    assert made.gone == {5} and made.kept == {3: 5}
+    # Of a part, in another call, of something else, changed, or where the program keeps it: made again.
+    for other, alive in (
+        ((MUL, 1, {2: 5}, {5: 5}), {6}),
+        ((MUL, 2, {2: 10}, {5: 5}), {6}),
+        ((ADD, 1, {2: 10}, {5: 5}), {6}),
+        ((MUL, 1, {2: 10}, {5: 5, 2: 10}), {6}),
+        ((MUL, 1, {2: 10}, {5: 5}), {5, 6}),
+    ):
+        rows, flows = step(*twice, other, (MM, 1, {5: 5, 4: 10}, {6: 10}))
+        assert len(fuse(rows, KINDS, flows, alive).rows) == 5
 
 
 def test_what_makes_much_of_little_for_one_reader_is_made_there() -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import count, groupby
 from typing import Any, NamedTuple
 
-from armillary.capture.fusion import Flow
+from armillary.capture.flows import Flow
 from armillary.capture.log import HOST, JOIN, RECORD, WAIT, Row
 from armillary.capture.memory import Change
 from armillary.capture.recorder import Recorder

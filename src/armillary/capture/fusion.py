@@ -3,9 +3,9 @@
 Operators that read and write memory only, one after the other in a call of a compiled module or function, become one
 kernel, which reads what comes from outside and writes what is used outside. So do operators that use what such a kernel
 makes, with GEMMs between them, if one of the two can move: the first until its results are read, the second to where
-all that it reads is there. What only the gradients of such operators need again is not kept but made again from the
-inputs of its kernel, as the partitioner of AOTAutograd does. What a checkpoint makes again and nobody reads is not
-made; what nothing reads in the backward pass is not there until then.
+all that it reads is there. What a call makes twice of the same is made once. What only the gradients of such operators
+need again is not kept but made again from the inputs of its kernel, as the partitioner of AOTAutograd does. What a
+checkpoint makes again and nobody reads is not made; what nothing reads in the backward pass is not there until then.
 """
 
 from __future__ import annotations
@@ -14,38 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from armillary.capture.flows import Flow, fusible, late, once, unread, with_sums
 from armillary.capture.kinds import Kind
 from armillary.capture.log import OPERATOR, Row
 
-FUSED = ("elementwise", "memory", "normalization", "reduction")
-"""Families of operators that Inductor generates kernels for; it calls libraries for the others."""
 NAMED = 3
 """Operators that the name of a kernel has."""
-APART = ("fsdp::",)
-"""Namespaces of what runs in hooks of modules, which are not compiled with them."""
-SUMS = ("aten::add", "aten::add_")
-"""Operators with which autograd adds up gradients that come from several places."""
 Sizes = dict[int, int]
-
-
-class Flow(NamedTuple):
-    """What a row reads and writes.
-
-    Attributes:
-        row: Its number.
-        region: Call of a compiled part that it is in, below 0 in its backward pass; 0: none.
-        reads: Number of a storage -> bytes.
-        writes: The same.
-        again: Whether a checkpoint makes it again.
-        mark: Changes of memory before it ended; -1: it is not known.
-    """
-
-    row: int
-    region: int
-    reads: Mapping[int, int]
-    writes: Mapping[int, int]
-    again: bool = False
-    mark: int = -1
 
 
 @dataclass
@@ -157,9 +132,12 @@ def fuse(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow], aliv
         flows: Of its operators and communications, in order.
         alive: Storages that are there after the step.
     """
-    flows = _with_sums(rows, kinds, flows)
-    unread, none = _unread(rows, flows, alive)
-    flows = [flow for flow in flows if flow.row not in unread]
+    flows = with_sums(rows, kinds, flows)
+    left_out, none = unread(rows, flows, alive)
+    flows = [flow for flow in flows if flow.row not in left_out]
+    flows, twice, same = once(rows, kinds, flows, alive)
+    left_out |= twice
+    none.update(same)
     groups = _groups(rows, kinds, flows)
     of_row = {flow.row: group for group in groups for flow in group.flows}
     readers: dict[int, list[Flow]] = {}
@@ -177,7 +155,8 @@ def fuse(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow], aliv
             gone.add(storage)
             if outside:
                 maker[storage] = group
-    kept: dict[int, int] = {}
+    # What stands for others is there as long as they would be.
+    kept: dict[int, int] = {first: other for other, first in same.items()}
     new_kinds, numbers = list(kinds), {}
     replaced: dict[int, Row] = {}
     for group in groups:
@@ -189,7 +168,7 @@ def fuse(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow], aliv
         written = {storage: size for storage, size in group.made.items() if storage not in gone}
         if not written and not group.changed:
             # All of it is made in other kernels.
-            unread.update(flow.row for flow in group.flows)
+            left_out.update(flow.row for flow in group.flows)
             continue
         parts = [kinds[rows[flow.row].what] for flow in group.flows]
         kind = _kernel(parts, sum(inputs.values()) + sum(written.values()) + sum(group.changed.values()))
@@ -198,23 +177,9 @@ def fuse(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow], aliv
             new_kinds.append(kind)
         replaced[group.at] = rows[group.at]._replace(what=numbers[kind], calls=1)
     dropped = {flow.row for group in groups for flow in group.flows if group.at in replaced}
-    dropped |= unread
+    dropped |= left_out
     left = [replaced.get(at, row) for at, row in enumerate(rows) if at not in dropped or at in replaced]
     return Fused(left, new_kinds, gone | none, kept, _early(flows, readers, alive, kept))
-
-
-def _unread(rows: Sequence[Row], flows: Sequence[Flow], alive: set[int]) -> tuple[set[int], set[int]]:
-    """Return rows that a checkpoint makes again for nothing, and what they would make."""
-    found, none = set[int](), set[int]()
-    read = set(alive)
-    for flow in reversed(flows):
-        own = rows[flow.row].kind == OPERATOR and not flow.writes.keys() & flow.reads.keys()
-        if flow.again and flow.region and flow.writes and own and not read.intersection(flow.writes):
-            found.add(flow.row)
-            none.update(flow.writes)
-        else:
-            read.update(flow.reads)
-    return found, none
 
 
 def _early(
@@ -231,23 +196,9 @@ def _early(
     return found
 
 
-def _with_sums(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow]) -> list[Flow]:
-    """Return the flows, with autograd's sums of gradients in the call that makes all of what they add."""
-    found, made_in = [], dict[int, int]()
-    for flow in flows:
-        row = rows[flow.row]
-        if not flow.region and row.kind == OPERATOR and kinds[row.what].name in SUMS:
-            regions = {made_in.get(storage, 0) for storage in flow.reads}
-            if len(regions) == 1 and (region := regions.pop()) < 0:
-                flow = flow._replace(region=region)
-        made_in.update(dict.fromkeys(flow.writes, flow.region))
-        found.append(flow)
-    return found
-
-
 def _groups(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow]) -> list[Group]:
     by_row = {flow.row: flow for flow in flows}
-    late = _late(rows, kinds, by_row)
+    moved_to = late(rows, kinds, by_row)
     waiting: dict[int, list[Flow]] = {}
     found: dict[int, Group] = {}
     # By stream: the group of the row before, and all groups of the call so far.
@@ -266,10 +217,10 @@ def _groups(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow]) -
             now.pop(row.stream, None)
         kind = kinds[row.what]
         group = None
-        if at in late:
-            waiting.setdefault(late[at], []).append(flow)
+        if at in moved_to:
+            waiting.setdefault(moved_to[at], []).append(flow)
             continue
-        if _fusible(kind, flow):
+        if fusible(kind, flow):
             for early in waiting.pop(at, ()):
                 groups.append(Group(flow.region))
                 groups[-1].add(early)
@@ -289,39 +240,6 @@ def _groups(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow]) -
         else:
             now[row.stream] = group
     return sorted(found.values(), key=lambda each: each.at)
-
-
-def _fusible(kind: Kind, flow: Flow) -> bool:
-    return bool(flow.region) and kind.family in FUSED and not kind.name.startswith(APART)
-
-
-def _late(rows: Sequence[Row], kinds: Sequence[Kind], by_row: Mapping[int, Flow]) -> dict[int, int]:
-    """Return rows that make much of little for one other row, and that row: there they are made, and never written.
-
-    Like the product of the scales of rows and columns, which only the product with the result of a GEMM reads.
-    """
-    readers: dict[int, list[int]] = {}
-    for flow in by_row.values():
-        for storage in flow.reads:
-            readers.setdefault(storage, []).append(flow.row)
-    found = {}
-    for flow in by_row.values():
-        if not _fusible(kinds[rows[flow.row].what], flow) or len(flow.writes) != 1:
-            continue
-        [(made, size)] = flow.writes.items()
-        after = readers.get(made, [])
-        if len(after) != 1 or after[0] <= flow.row or 2 * sum(flow.reads.values()) > size:
-            continue
-        between = [at for at in range(flow.row + 1, after[0] + 1) if rows[at].stream == rows[flow.row].stream]
-        others = [by_row.get(at) for at in between]
-        if (
-            all(rows[at].kind == OPERATOR for at in between)
-            and all(each is not None and each.region == flow.region for each in others)
-            and not any(each and flow.reads.keys() & each.writes.keys() for each in others[:-1])
-            and _fusible(kinds[rows[after[0]].what], by_row[after[0]])
-        ):
-            found[flow.row] = after[0]
-    return found
 
 
 def _joined(flow: Flow, before: Group | None, groups: Sequence[Group]) -> tuple[Group, list[Group]]:

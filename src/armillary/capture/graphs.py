@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from armillary.capture.fusion import Flow
+from armillary.capture.flows import Flow
 from armillary.capture.log import HOST, JOIN, Row
 from armillary.capture.recorder import Recorder
 

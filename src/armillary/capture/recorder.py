@@ -10,7 +10,8 @@ from armillary.base.errors import InputError
 from armillary.capture import library as notes
 from armillary.capture.communications import NAMESPACES, Groups, call_of
 from armillary.capture.device import FakeDevice
-from armillary.capture.fusion import Flow, fuse
+from armillary.capture.flows import Flow
+from armillary.capture.fusion import fuse
 from armillary.capture.kinds import Kind, bytes_held, bytes_of, described, kind_of, plain, shaped
 from armillary.capture.leaves import leaves_of
 from armillary.capture.library import Library

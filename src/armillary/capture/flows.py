@@ -1,0 +1,142 @@
+"""What the rows of a step read and write, and which of them compiled code does not run, or runs elsewhere."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from armillary.capture.kinds import Kind
+from armillary.capture.log import OPERATOR, Row
+
+FUSED = ("elementwise", "memory", "normalization", "reduction")
+"""Families of operators that Inductor generates kernels for; it calls libraries for the others."""
+APART = ("fsdp::",)
+"""Namespaces of what runs in hooks of modules, which are not compiled with them."""
+SUMS = ("aten::add", "aten::add_")
+"""Operators with which autograd adds up gradients that come from several places."""
+
+
+class Flow(NamedTuple):
+    """What a row reads and writes.
+
+    Attributes:
+        row: Its number.
+        region: Call of a compiled part that it is in, below 0 in its backward pass; 0: none.
+        reads: Number of a storage -> bytes.
+        writes: The same.
+        again: Whether a checkpoint makes it again.
+        mark: Changes of memory before it ended; -1: it is not known.
+    """
+
+    row: int
+    region: int
+    reads: Mapping[int, int]
+    writes: Mapping[int, int]
+    again: bool = False
+    mark: int = -1
+
+
+def unread(rows: Sequence[Row], flows: Sequence[Flow], alive: set[int]) -> tuple[set[int], set[int]]:
+    """Return rows that a checkpoint makes again for nothing, and what they would make."""
+    found, none = set[int](), set[int]()
+    read = set(alive)
+    for flow in reversed(flows):
+        own = rows[flow.row].kind == OPERATOR and not flow.writes.keys() & flow.reads.keys()
+        if flow.again and flow.region and flow.writes and own and not read.intersection(flow.writes):
+            found.add(flow.row)
+            none.update(flow.writes)
+        else:
+            read.update(flow.reads)
+    return found, none
+
+
+def once(
+    rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow], alive: set[int]
+) -> tuple[list[Flow], set[int], dict[int, int]]:
+    """Leave out what a call makes a second time of the same, such as the casts of one input for several GEMMs.
+
+    Only of results that are read whole and never changed: parts of one may be alike.
+
+    Returns:
+        The flows that are left; the rows that are not; and what stands for each storage that they would make.
+    """
+    times, size = Counter[int](), dict[int, int]()
+    for flow in flows:
+        times.update(flow.writes.keys())
+        size |= flow.writes
+    left: list[Flow] = []
+    twice, same, known = set[int](), dict[int, int](), dict[object, Flow]()
+    for flow in flows:
+        flow = flow._replace(reads={same.get(storage, storage): read for storage, read in flow.reads.items()})
+        row, whole = rows[flow.row], bool(flow.reads and flow.writes)
+        whole = whole and all(times[each] == 1 and size[each] == read for each, read in flow.reads.items())
+        whole = whole and all(times[each] == 1 and each not in alive for each in flow.writes)
+        if whole and row.kind == OPERATOR and fusible(kinds[row.what], flow) and not _random(kinds[row.what]):
+            key = (
+                flow.region,
+                flow.again,
+                row.stream,
+                row.what,
+                frozenset(flow.reads),
+                tuple(flow.writes.values()),
+            )
+            first = known.setdefault(key, flow)
+            if first is not flow:
+                twice.add(flow.row)
+                same |= dict(zip(flow.writes, first.writes, strict=True))
+                continue
+        left.append(flow)
+    return left, twice, same
+
+
+def _random(kind: Kind) -> bool:
+    return any(word in kind.name for word in ("rand", "dropout", "bernoulli", "normal_", "uniform"))
+
+
+def with_sums(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow]) -> list[Flow]:
+    """Return the flows, with autograd's sums of gradients in the call that makes all of what they add."""
+    found, made_in = [], dict[int, int]()
+    for flow in flows:
+        row = rows[flow.row]
+        if not flow.region and row.kind == OPERATOR and kinds[row.what].name in SUMS:
+            regions = {made_in.get(storage, 0) for storage in flow.reads}
+            if len(regions) == 1 and (region := regions.pop()) < 0:
+                flow = flow._replace(region=region)
+        made_in.update(dict.fromkeys(flow.writes, flow.region))
+        found.append(flow)
+    return found
+
+
+def fusible(kind: Kind, flow: Flow) -> bool:
+    """Return whether compiled code can make a row and its neighbours one kernel."""
+    return bool(flow.region) and kind.family in FUSED and not kind.name.startswith(APART)
+
+
+def late(rows: Sequence[Row], kinds: Sequence[Kind], by_row: Mapping[int, Flow]) -> dict[int, int]:
+    """Return rows that make much of little for one other row, and that row: there they are made, and never written.
+
+    Like the product of the scales of rows and columns, which only the product with the result of a GEMM reads.
+    """
+    readers: dict[int, list[int]] = {}
+    for flow in by_row.values():
+        for storage in flow.reads:
+            readers.setdefault(storage, []).append(flow.row)
+    found = {}
+    for flow in by_row.values():
+        if not fusible(kinds[rows[flow.row].what], flow) or len(flow.writes) != 1:
+            continue
+        [(made, size)] = flow.writes.items()
+        after = readers.get(made, [])
+        if len(after) != 1 or after[0] <= flow.row or 2 * sum(flow.reads.values()) > size:
+            continue
+        between = [at for at in range(flow.row + 1, after[0] + 1) if rows[at].stream == rows[flow.row].stream]
+        others = [by_row.get(at) for at in between]
+        if (
+            all(rows[at].kind == OPERATOR for at in between)
+            and all(each is not None and each.region == flow.region for each in others)
+            and not any(each and flow.reads.keys() & each.writes.keys() for each in others[:-1])
+            and fusible(kinds[rows[after[0]].what], by_row[after[0]])
+        ):
+            found[flow.row] = after[0]
+    return found
