@@ -67,6 +67,7 @@ MAY = {
     "explore/runner/stored.py": "stores", "explore/search/storage.py": "storages of Optuna",
     "explore/sweep/expression.py": "a checked tree of arithmetic",
     "explore/sweep/facts.py": CHECKED, "explore/sweep/prepared.py": CHECKED, "explore/training/step.py": CHECKED,
+    "explore/training/traces.py": CHECKED,
     "lab/extrapolation/recorded/calls.py": CHECKED,
     "lab/learned/archive.py": "members are checked before", "lab/learned/corpus.py": "members are checked before",
     "lab/learned/neural/network_torch.py": OURS,
