@@ -7,7 +7,7 @@ durations of kernels. Only these are made anew. `Build` makes all of them, and a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from armillary.engine.common.items import MEMORY_OPERATIONS, View
 from armillary.engine.physical import layout as lk
-from armillary.engine.physical.channels import Moved, moved
+from armillary.engine.physical.channels import Carried, moved
 from armillary.engine.physical.chunk_routes import ChunkRoutes
 from armillary.engine.physical.plans import Lines, Plans
 from armillary.engine.physical.program import PhysicalProgram, Plan
@@ -24,40 +24,34 @@ if TYPE_CHECKING:
     from armillary.engine.physical.workload import PhysicalWorkload
 
 Ints = NDArray[np.int64]
-Sent = tuple[tuple[int, ...], int]
-"""Hops of a message in each dimension, and its bytes."""
-
-
-@dataclass(frozen=True)
-class Before:
-    """The program of the last machine, and what its channels carry."""
-
-    program: PhysicalProgram
-    channels: list[Sent]
-    times: dict[Sent, Moved]
 
 
 def again(
-    before: Before, workload: PhysicalWorkload, classes: Ints, views: list[View], warnings: list[str]
-) -> Before | None:
+    old: PhysicalProgram,
+    carried: Carried,
+    workload: PhysicalWorkload,
+    classes: Ints,
+    views: list[View],
+    warnings: list[str],
+) -> PhysicalProgram | None:
     """Return the program of a machine; None: it differs in more than times.
 
     Args:
-        before: Of a machine on which the same was read of the trace, but for durations of kernels.
+        old: Of a machine on which the same was read of the trace, but for durations of kernels.
+        carried: By its channels.
         workload: On the new machine.
         classes: Of its ranks.
         views: Of its classes, see `Paces`.
         warnings: Of the new machine.
     """
-    old = before.program
     if old.classes is not classes or any(map(_has_accesses, old.views)):
         return None
     lines = Lines(workload, classes, old.representatives)
     if lines.memory.count or lines.host.count:
         return None
     paces, plans = _paces(old, views), _plans(old, workload, lines)
-    times = {sent: moved(workload.platform, lines.scale, *sent) for sent in before.times}
-    if paces is None or plans is None or any(times[sent].uses != before.times[sent].uses for sent in times):
+    times = {sent: moved(workload.platform, lines.scale, *sent) for sent in carried.times}
+    if paces is None or plans is None or any(times[sent].uses != carried.times[sent].uses for sent in times):
         return None
     tables = lk.PROGRAM.reserve({name: len(table) for name, table in old.tables.items()})
     for name, table in old.tables.items():
@@ -72,13 +66,12 @@ def again(
     tables["PHASES"].reshape(-1, lk.PH_COLUMNS)[:, timed] = np.array(rows, np.int64).reshape(-1, 3)
     tables["PORTS"][:] = lines.port_rates()
     items = tables["ITEMS"].reshape(-1, lk.I_COLUMNS)
-    if before.channels:
+    if carried.sent:
         sent = np.flatnonzero(~old.is_collective)
-        each = np.array([times[sent][:2] for sent in before.channels], np.int64)
+        each = np.array([times[sent][:2] for sent in carried.sent], np.int64)
         items[sent, lk.I_LATENCY : lk.I_VOLUME + 1] = each[items[sent, lk.I_CHANNEL]]
     found = dict.fromkeys(w for view in views for w in view.nodes.warnings)
-    program = replace(old, tables=tables, views=views, plans=made, items=items, warnings=[*found, *warnings])
-    return Before(program, before.channels, times)
+    return replace(old, tables=tables, views=views, plans=made, items=items, warnings=[*found, *warnings])
 
 
 def _has_accesses(view: View) -> bool:

@@ -36,6 +36,15 @@ class Moved(NamedTuple):
     """Dimensions whose ports it uses, and how many links it takes there."""
 
 
+class Carried(NamedTuple):
+    """What channels carry."""
+
+    sent: list[tuple[tuple[int, ...], int]]
+    """Hops and bytes of the messages of each channel between ranks, by number."""
+    times: dict[tuple[tuple[int, ...], int], Moved]
+    """What moving these takes."""
+
+
 def moved(platform: Platform, scale: Scale, hops: Sequence[int], size: int) -> Moved:
     """Return what a message of `size` bytes takes that crosses so many links of each dimension."""
     crossed = [
@@ -93,9 +102,11 @@ class Channels:
             self.add(key, (a, b), max(len(sends), len(receives)), used)
         return self.tables.channel_at[key], latency, volume
 
-    def sent(self) -> list[tuple[tuple[int, ...], int]]:
-        """Return hops and bytes of the messages of each channel between ranks, by number."""
-        return [(key[-1], key[3]) for key in self.tables.channel_at if key[0] != "memory"]
+    def carried(self) -> Carried:
+        """Return what channels between ranks carry."""
+        return Carried(
+            [(key[-1], key[3]) for key in self.tables.channel_at if key[0] != "memory"], self.times
+        )
 
     def fill_stores(self, view: View, items: Ints, rank: int) -> None:
         """Fill in the operations of a storage whose bytes move through the network: here there are none."""

@@ -18,8 +18,8 @@ from armillary.engine.common.items import View
 from armillary.engine.common.lowered import Tables, side_by_side
 from armillary.engine.common.network import quotient_comms
 from armillary.engine.physical import layout as lk
-from armillary.engine.physical.again import Before, again
 from armillary.engine.physical.channels import (
+    Carried,
     Channels,
     fill_messages,
     fill_priorities,
@@ -115,17 +115,18 @@ def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True) -> Physi
     if trace.grid is not None:
         _check_size(trace, classes)
     warnings = [*workload.warnings(), *workload.fit_warnings(), *workload.root_warnings()]
-    found, before = None, _before.get(workload)
+    program, before = None, _before.get(workload)
     if before:
+        from armillary.engine.physical.again import again
+
         paces = Paces(workload)
-        views = [paces.view(rank) for rank in before.program.representatives.tolist()]
-        found = again(before, workload, classes, views, warnings)
-    if found is None:
+        views = [paces.view(rank) for rank in before[0].representatives.tolist()]
+        program = again(*before, workload, classes, views, warnings)
+    if program is None:
         build = Build(workload, classes)
-        program = build.assemble(warnings)
-        found = Before(program, build.channels.sent(), build.channels.times)
-    _before[workload] = found
-    return found.program
+        program, before = build.assemble(warnings), None
+    _before[workload] = program, before[1] if before else build.channels.carried()
+    return program
 
 
 def classes_of(trace: Trace, platform: Platform) -> Ints:
@@ -159,7 +160,7 @@ def _workload(trace: Trace, platform: Platform) -> PhysicalWorkload:
 
 _workloads: WeakKeyDictionary[Trace, tuple[Platform, GridWorkload]] = WeakKeyDictionary()
 """Of traces that are still in use: what was read of them last, and on which machine apart from its times."""
-_before: WeakKeyDictionary[PhysicalWorkload, Before] = WeakKeyDictionary()
+_before: WeakKeyDictionary[PhysicalWorkload, tuple[PhysicalProgram, Carried]] = WeakKeyDictionary()
 """What a trace was lowered to, and for a workload that is new, on the last machine that differs in times only."""
 _read: WeakKeyDictionary[Placement, ref[Trace]] = WeakKeyDictionary()
 """The trace that was read last of those whose first graph is placed alike."""
