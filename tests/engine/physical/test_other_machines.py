@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import armillary
 from armillary.engine.common.demands import Demands
 from armillary.engine.common.network import CollectiveCall, Communicator
+from armillary.engine.physical import again as kept
 from armillary.engine.physical import lower as lowering
 from armillary.engine.physical.chunk_routes import chunk_routes_of, place_of
 from armillary.engine.physical.lower import lower
@@ -125,9 +126,9 @@ def test_traces_that_differ_in_times_are_read_once() -> None:
     lower(first, machine([]))
     second = in_other_times(first, model, two)
     lower(second, machine([]))
-    known = [lowering._workloads[trace][1].axis_sets for trace in (first, second)]
+    known = [kept._workloads[trace][1].axis_sets for trace in (first, second)]
     assert known[0] is known[1]
-    assert lowering._of_other_times(generate(model, two)) is None
+    assert kept._of_other_times(generate(model, two)) is None
 
 
 def test_what_differs_in_speed_only_is_read_once() -> None:
@@ -137,7 +138,7 @@ def test_what_differs_in_speed_only_is_read_once() -> None:
     read = []
     for changes in ([], [CHANGES[1]], [CHANGES[4]], [CHANGES[8]]):
         lower(trace, machine(changes))
-        read.append(id(lowering._workloads[trace][1].axis_sets))
+        read.append(id(kept._workloads[trace][1].axis_sets))
     assert read[0] == read[1] == read[2] != read[3]
 
 

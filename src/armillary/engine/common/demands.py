@@ -64,22 +64,18 @@ class Demands:
     def _like(self, call: CollectiveCall, comm: Communicator) -> Group:
         """Return the group of a call, the same for groups at the same places: they need the same."""
         places = comm.positions(self._dimensions)
-        if call.involved is not None or prod(map(len, places)) != len(comm.members):
-            made = self._made(call, comm)
-            if not made.grid:
-                return made
-            places = [tuple(each.tolist()) for each in made.places]
-        else:
-            made = None
+        if prod(map(len, places)) != len(comm.members):
+            return self._made(call, comm)
         at = tuple(
             # Behind a switch every place is like every other, but what each member sends to each follows their order.
             (d, len(place) if dimension.topology == "Switch" and not call.splits else place)
             for d, (dimension, place) in enumerate(zip(self._dimensions, places, strict=True))
-            if len(place) > 1
+            if len(place) > 1 and (call.involved is None or any(call.involved[d : d + 1]))
         )
-        if (at, bool(call.splits)) not in self._grids:
-            self._grids[at, bool(call.splits)] = made or self._made(call, comm)
-        return self._grids[at, bool(call.splits)]
+        key = at, bool(call.splits)
+        if key not in self._grids:
+            self._grids[key] = self._made(call, comm)
+        return self._grids[key]
 
     def _made(self, call: CollectiveCall, comm: Communicator) -> Group:
         platform, dimensions = self.platform, self._dimensions

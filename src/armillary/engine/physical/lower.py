@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 from math import ceil
-from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary, ref
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,25 +17,20 @@ from armillary.engine.common.items import View
 from armillary.engine.common.lowered import Tables, side_by_side
 from armillary.engine.common.network import quotient_comms
 from armillary.engine.physical import layout as lk
-from armillary.engine.physical.channels import (
-    Carried,
+from armillary.engine.physical.nodes import COMPUTE, CPU, PhysicalNodes, slots_of
+from armillary.engine.physical.plans import (
     Channels,
+    Lines,
+    Plans,
     fill_messages,
     fill_priorities,
     fill_transfers,
 )
-from armillary.engine.physical.nodes import COMPUTE, CPU, PhysicalNodes, slots_of
-from armillary.engine.physical.plans import Lines, Plans
 from armillary.engine.physical.program import PhysicalProgram
 from armillary.engine.physical.workload import ListedWorkload, PhysicalWorkload
-from armillary.platform.kernels import Compute, Terms
-from armillary.platform.model import Npu, Platform
+from armillary.platform.model import Platform
 from armillary.trace import Trace
 from armillary.trace.grid import MOST_NODES
-from armillary.trace.templates import PlacedGraph, Placement, differ_in_times
-
-if TYPE_CHECKING:
-    from armillary.engine.physical.grid import GridWorkload
 
 Ints = NDArray[np.int64]
 
@@ -115,17 +109,15 @@ def lower(trace: Trace, platform: Platform, *, fold_ranks: bool = True) -> Physi
     if trace.grid is not None:
         _check_size(trace, classes)
     warnings = [*workload.warnings(), *workload.fit_warnings(), *workload.root_warnings()]
-    program, before = None, _before.get(workload)
-    if before:
-        from armillary.engine.physical.again import again
+    if trace.grid is None:
+        return Build(workload, classes).assemble(warnings)
+    from armillary.engine.physical.again import again, keep
 
-        paces = Paces(workload)
-        views = [paces.view(rank) for rank in before[0].representatives.tolist()]
-        program = again(*before, workload, classes, views, warnings)
+    program = again(workload, classes, Paces(workload).view, warnings)
     if program is None:
         build = Build(workload, classes)
-        program, before = build.assemble(warnings), None
-    _before[workload] = program, before[1] if before else build.channels.carried()
+        program = build.assemble(warnings)
+        keep(workload, program, build.channels.carried())
     return program
 
 
@@ -141,50 +133,9 @@ def classes_of(trace: Trace, platform: Platform) -> Ints:
 def _workload(trace: Trace, platform: Platform) -> PhysicalWorkload:
     if trace.grid is None:
         return ListedWorkload(trace, platform)
-    from armillary.engine.physical.grid import GridWorkload
+    from armillary.engine.physical.again import workload_of
 
-    if platform.topology is not None:
-        return GridWorkload(trace, platform)
-    kind, known = _apart_from_times(platform), _workloads.get(trace) or _of_other_times(trace)
-    workload = known[1].on(platform, trace) if known and known[0] == kind else None
-    if workload is None:
-        workload = GridWorkload(trace, platform)
-    elif known and known[1] in _before:
-        _before[workload] = _before[known[1]]
-    _workloads[trace] = kind, workload
-    first = trace.graphs[0]
-    if isinstance(first, PlacedGraph):
-        _read[first.placement] = ref(trace)
-    return workload
-
-
-_workloads: WeakKeyDictionary[Trace, tuple[Platform, GridWorkload]] = WeakKeyDictionary()
-"""Of traces that are still in use: what was read of them last, and on which machine apart from its times."""
-_before: WeakKeyDictionary[PhysicalWorkload, tuple[PhysicalProgram, Carried]] = WeakKeyDictionary()
-"""What a trace was lowered to, and for a workload that is new, on the last machine that differs in times only."""
-_read: WeakKeyDictionary[Placement, ref[Trace]] = WeakKeyDictionary()
-"""The trace that was read last of those whose first graph is placed alike."""
-
-
-def _of_other_times(trace: Trace) -> tuple[Platform, GridWorkload] | None:
-    """Return what was read of a trace that differs in durations only; None: nothing."""
-    first = trace.graphs[0]
-    last = _read.get(first.placement) if isinstance(first, PlacedGraph) else None
-    other = last() if last else None
-    if other is None or not differ_in_times(trace.graphs, other.graphs):
-        return None
-    same = trace.grid is other.grid and trace.rank_graph is other.rank_graph
-    return _workloads.get(other) if same else None
-
-
-def _apart_from_times(platform: Platform) -> Platform:
-    """Return a machine that is equal for machines that differ in the speed of NPUs and links, and in terms, only."""
-    dimensions = tuple(
-        replace(each, name="", bandwidth=1.0, latency=0.0, port=None) for each in platform.dimensions
-    )
-    # What a compute model makes of kernels is asked for anew each time.
-    compute = Compute(replay=platform.compute.replay)
-    return replace(platform, dimensions=dimensions, npu=Npu(), compute=compute, terms=Terms(), warnings=())
+    return workload_of(trace, platform)
 
 
 def _check_size(trace: Trace, classes: Ints) -> None:

@@ -36,10 +36,10 @@ from armillary.trace.columns import distinct_columns
 from armillary.trace.graph import LIMIT
 from armillary.trace.node import DELAY
 from armillary.trace.structure import children, owners, validate
-from armillary.trace.templates import PlacedGraph
 
 if TYPE_CHECKING:
     from armillary.compute import KernelTimes
+    from armillary.trace.templates import PlacedGraph
 
 Ints = NDArray[np.int64]
 ANY, COMPUTE, CPU, COMM, MEMORY = range(5)
@@ -163,6 +163,9 @@ def patterns_of(trace: Trace) -> list[Graph]:
 
     Accesses of remote memory are told apart by their order, so each of them is lowered.
     """
+    # Late: a run of listed ranks has no copies.
+    from armillary.trace.templates import PlacedGraph
+
     return [
         graph.packed if isinstance(graph, PlacedGraph) and not has_accesses(graph.packed) else graph
         for graph in trace.graphs

@@ -229,9 +229,8 @@ class PhysicalProgram(Simulated):
 
     def ticks_of_phases(self, run: Any, item: Ints, chunk: Ints, place: Ints, row: Ints) -> tuple[Ints, Ints]:
         """See `Simulated`; those of a whole chunk batch follow from its start and its rate."""
-        first = self.items[:, lk.I_ROW]
-        place = place + (first[self.leaders(run, item, row)] - first[item])
-        spans = super().ticks_of_phases(run, item, chunk, place, row)
+        leader, first = self.leaders(run, item, row), self.items[:, lk.I_ROW]
+        spans = super().ticks_of_phases(run, item, chunk, place + first[leader] - first[item], row)
         chunk_batch = np.stack([run.table("CHUNK_BATCH_START"), run.table("CHUNK_BATCH_RATE")])
         fill_spans(self.tables, chunk_batch, self._plan, item, chunk, spans)
         return spans
@@ -240,7 +239,7 @@ class PhysicalProgram(Simulated):
         """Return the items whose rows hold the times of other items in a phase: of the first members of their lines.
 
         Args:
-            run: A run of the program.
+            run: Of the program.
             item: Collectives that have joined an instance.
             row: Their phase, as a row of PHASES.
         """
