@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from math import ceil, fsum
-from typing import Any, NamedTuple, Protocol
+from math import ceil
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from armillary.base.errors import InputError, nearest
 from armillary.platform.model import Platform
-from armillary.platform.network import TOPOLOGIES, Dimension, links_per_npu
+from armillary.platform.network import TOPOLOGIES, Dimension
 from armillary.trace import Graph
 from armillary.trace.graph import LIMIT
 from armillary.trace.trace import WORLD, define, definitions, recorded_world
@@ -149,40 +149,6 @@ class Scale:
         """Return bytes per ns in units per tick, rounded down."""
         # Rates may be as good as infinite; clipped to what int64 holds.
         return int(min(rate * self.units, 1 << MOST_BITS))
-
-
-class Moved(NamedTuple):
-    """What moving a message takes."""
-
-    latency: int
-    """Ticks."""
-    volume: int
-    """In units of the program."""
-    uses: tuple[tuple[int, int], ...]
-    """Dimensions whose ports it uses, and how many links it takes there."""
-
-
-def moved(platform: Platform, scale: Scale, hops: Sequence[int], size: int) -> Moved:
-    """Return what a message of `size` bytes takes that crosses so many links of each dimension."""
-    crossed = [
-        (d, dimension, hop)
-        for d, (dimension, hop) in enumerate(zip(platform.dimensions, hops, strict=True))
-        if hop
-    ]
-    latency = fsum(hop * dimension.latency for _, dimension, hop in crossed)
-    latency += platform.npu.message_delay
-    uses = tuple((d, links_per_npu(dimension.topology, dimension.size)) for d, dimension, _ in crossed)
-    # Every dimension that a message crosses is paid for, in latency and in bandwidth.
-    volume: int | Fraction = size
-    if platform.collectives.fit:
-        from armillary.engine.common.fits import fitted_message
-
-        if fitted := fitted_message(platform, hops, size):
-            latency, volume, uses = fitted.latency, fitted.volume, ((fitted.dim, 1),)
-    # A message that leaves its node is between nodes all the way.
-    if share := platform.terms.communication_share(between(platform, [d for d, _, _ in crossed])):
-        latency, volume = latency * (1 + share), volume * (1 + Fraction(share))
-    return Moved(ceil(latency), scale.volume(volume), uses)
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ from armillary.engine.messages.stages import network_of
 from armillary.engine.messages.window import window_of
 from armillary.engine.physical import layout as physical
 from armillary.engine.physical.chunk_routes import ChunkRoutes, plain_chunk_routes
-from armillary.engine.physical.lower import Build
+from armillary.engine.physical.lower import Build, fill_priorities
 from armillary.engine.physical.phases import PhysicalPhase, split_at_once
-from armillary.engine.physical.plans import Channels, fill_priorities
+from armillary.engine.physical.plans import Channels
 from armillary.engine.physical.program import PhysicalProgram, Plan
 from armillary.engine.physical.workload import ListedWorkload
 from armillary.engine.transport.network import Stage

@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine.common.items import MEMORY_OPERATIONS, View
-from armillary.engine.common.network import moved
 from armillary.engine.common.nodes import Nodes
 from armillary.engine.physical import layout as lk
 from armillary.engine.physical.chunk_routes import ChunkRoutes
 from armillary.engine.physical.grid import GridWorkload
-from armillary.engine.physical.plans import Carried, Lines, Plans
+from armillary.engine.physical.plans import Carried, Lines, Plans, moved
 from armillary.engine.physical.program import PhysicalProgram, Plan
 from armillary.engine.physical.workload import PhysicalWorkload
 from armillary.platform.kernels import Compute, Terms

@@ -13,23 +13,17 @@ from numpy.typing import NDArray
 from armillary.base.allowed import Pace
 from armillary.base.errors import InputError
 from armillary.collective.chunk_order import WITHIN
-from armillary.engine.common.items import View
+from armillary.engine.common.items import View, channel_at
 from armillary.engine.common.lowered import Tables, side_by_side
 from armillary.engine.common.network import quotient_comms
 from armillary.engine.physical import layout as lk
 from armillary.engine.physical.nodes import COMPUTE, CPU, PhysicalNodes, slots_of
-from armillary.engine.physical.plans import (
-    Channels,
-    Lines,
-    Plans,
-    fill_messages,
-    fill_priorities,
-    fill_transfers,
-)
+from armillary.engine.physical.plans import Channels, Lines, Plans
 from armillary.engine.physical.program import PhysicalProgram
 from armillary.engine.physical.workload import ListedWorkload, PhysicalWorkload
+from armillary.platform.memory import fill_ns
 from armillary.platform.model import Platform
-from armillary.trace import Trace
+from armillary.trace import NodeType, Trace
 from armillary.trace.grid import MOST_NODES
 
 Ints = NDArray[np.int64]
@@ -332,6 +326,45 @@ class Build:
             self.chunk_flows += times * chunk_flows
             self.chosen += times * choosing
         return rows
+
+
+def fill_priorities(view: View, items: Ints, which: Ints, platform: Platform) -> None:
+    """Fill in the places of items under scheduling "priority": the highest comm_priority is first."""
+    if platform.scheduling != "priority":
+        return
+    nodes = view.nodes
+    priority = nodes.graph.ints("comm_priority", 0)[nodes.order[nodes.items[which]]]
+    # The highest comm_priority is served first, the lowest place is. Unlike -x, ~x has no overflow.
+    items[which, lk.I_PRIORITY] = ~priority
+
+
+def fill_messages(view: View, items: Ints, rank: int, channels: Channels) -> None:
+    """Fill in the sends and receives of a rank."""
+    which, kinds, examples = view.messages()
+    if which.size:
+        rows = np.array([channels.of(channel_at(view, item, rank)) for item in examples.tolist()], np.int64)
+        items[which, lk.I_CHANNEL : lk.I_VOLUME + 1] = rows[kinds]
+        fill_priorities(view, items, which, channels.platform)
+
+
+def fill_transfers(view: View, items: Ints, cls: int, channels: Channels) -> None:
+    """Fill in the accesses of a hierarchical memory: loads are one channel, stores another."""
+    nodes, platform, lines = view.nodes, channels.platform, channels.lines
+    which = np.flatnonzero(nodes.kind[nodes.items] == lk.TRANSFER)
+    if not which.size:
+        return
+    types = nodes.graph.types[nodes.order[nodes.items[which]]]
+    for store in (False, True):
+        mine = which[(types == NodeType.MEM_STORE_NODE) == store]
+        if not mine.size:
+            continue
+        used = [(port, 1, weight) for port, weight in lines.memory.used(cls, store)]
+        number = channels.add(("memory", cls, store), (cls, cls), len(mine), used)
+        for item in mine.tolist():
+            size = int(view.size[item])
+            fill = ceil(fill_ns(platform.remote_memory, size, store, platform.npus))
+            items[item, lk.I_CHANNEL : lk.I_VOLUME + 1] = number, fill, channels.scale.volume(size)
+    fill_priorities(view, items, which, platform)
 
 
 def turns_of(slot: Ints) -> Ints:

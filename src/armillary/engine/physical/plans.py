@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from itertools import chain
-from math import ceil
+from math import ceil, fsum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,18 +16,17 @@ from numpy.typing import NDArray
 from armillary.base.errors import InputError
 from armillary.base.units import format_bandwidth
 from armillary.engine.common import network
-from armillary.engine.common.items import Channel, View, channel_at
+from armillary.engine.common.items import Channel, View
 from armillary.engine.common.lowered import Tables
-from armillary.engine.common.network import CollectiveCall, Moved, QuotientComm, Scale, bits, moved
+from armillary.engine.common.network import CollectiveCall, QuotientComm, Scale, between, bits
 from armillary.engine.physical import layout as lk
 from armillary.engine.physical.chunk_routes import ChunkRoutes, last_latency
 from armillary.engine.physical.memory import HostPorts, MemoryPorts
 from armillary.engine.physical.phases import MEMORY_STORE, PhysicalPhase, latency_ticks, reduction_ns
 from armillary.engine.physical.program import Plan
 from armillary.engine.physical.workload import PhysicalWorkload, lines_of
-from armillary.platform.memory import fill_ns
 from armillary.platform.model import Platform, ports
-from armillary.trace import NodeType
+from armillary.platform.network import links_per_npu
 
 Ints = NDArray[np.int64]
 Use = tuple[int, int, int]
@@ -185,6 +185,40 @@ class Lines:
         """Return the place of a communicator among those of each of its members."""
         ranks, number = comm.real.members.tolist(), comm.real.number
         return np.array([self.workload.slots(rank).get(number, -1) for rank in ranks])
+
+
+class Moved(NamedTuple):
+    """What moving a message takes."""
+
+    latency: int
+    """Ticks."""
+    volume: int
+    """In units of the program."""
+    uses: tuple[tuple[int, int], ...]
+    """Dimensions whose ports it uses, and how many links it takes there."""
+
+
+def moved(platform: Platform, scale: Scale, hops: Sequence[int], size: int) -> Moved:
+    """Return what a message of `size` bytes takes that crosses so many links of each dimension."""
+    crossed = [
+        (d, dimension, hop)
+        for d, (dimension, hop) in enumerate(zip(platform.dimensions, hops, strict=True))
+        if hop
+    ]
+    latency = fsum(hop * dimension.latency for _, dimension, hop in crossed)
+    latency += platform.npu.message_delay
+    uses = tuple((d, links_per_npu(dimension.topology, dimension.size)) for d, dimension, _ in crossed)
+    # Every dimension that a message crosses is paid for, in latency and in bandwidth.
+    volume: int | Fraction = size
+    if platform.collectives.fit:
+        from armillary.engine.common.fits import fitted_message
+
+        if fitted := fitted_message(platform, hops, size):
+            latency, volume, uses = fitted.latency, fitted.volume, ((fitted.dim, 1),)
+    # A message that leaves its node is between nodes all the way.
+    if share := platform.terms.communication_share(between(platform, [d for d, _, _ in crossed])):
+        latency, volume = latency * (1 + share), volume * (1 + Fraction(share))
+    return Moved(ceil(latency), scale.volume(volume), uses)
 
 
 class Carried(NamedTuple):
@@ -357,42 +391,3 @@ class Plans:
                 latency = last + ceil(reduction_ns(phase, size, memory))
             found.append((latency, volume, self.lines.ticks(phase, volume)))
         return found
-
-
-def fill_priorities(view: View, items: Ints, which: Ints, platform: Platform) -> None:
-    """Fill in the places of items under scheduling "priority": the highest comm_priority is first."""
-    if platform.scheduling != "priority":
-        return
-    nodes = view.nodes
-    priority = nodes.graph.ints("comm_priority", 0)[nodes.order[nodes.items[which]]]
-    # The highest comm_priority is served first, the lowest place is. Unlike -x, ~x has no overflow.
-    items[which, lk.I_PRIORITY] = ~priority
-
-
-def fill_messages(view: View, items: Ints, rank: int, channels: Channels) -> None:
-    """Fill in the sends and receives of a rank."""
-    which, kinds, examples = view.messages()
-    if which.size:
-        rows = np.array([channels.of(channel_at(view, item, rank)) for item in examples.tolist()], np.int64)
-        items[which, lk.I_CHANNEL : lk.I_VOLUME + 1] = rows[kinds]
-        fill_priorities(view, items, which, channels.platform)
-
-
-def fill_transfers(view: View, items: Ints, cls: int, channels: Channels) -> None:
-    """Fill in the accesses of a hierarchical memory: loads are one channel, stores another."""
-    nodes, platform, lines = view.nodes, channels.platform, channels.lines
-    which = np.flatnonzero(nodes.kind[nodes.items] == lk.TRANSFER)
-    if not which.size:
-        return
-    types = nodes.graph.types[nodes.order[nodes.items[which]]]
-    for store in (False, True):
-        mine = which[(types == NodeType.MEM_STORE_NODE) == store]
-        if not mine.size:
-            continue
-        used = [(port, 1, weight) for port, weight in lines.memory.used(cls, store)]
-        number = channels.add(("memory", cls, store), (cls, cls), len(mine), used)
-        for item in mine.tolist():
-            size = int(view.size[item])
-            fill = ceil(fill_ns(platform.remote_memory, size, store, platform.npus))
-            items[item, lk.I_CHANNEL : lk.I_VOLUME + 1] = number, fill, channels.scale.volume(size)
-    fill_priorities(view, items, which, platform)
