@@ -61,16 +61,7 @@ def measure(name: str) -> dict[str, Any]:
     ranks, words, goals = CASES[name]
     most = 0
     with tempfile.TemporaryDirectory() as folder:
-        command = [
-            sys.executable,
-            "-m",
-            "armillary",
-            "capture",
-            "--ranks",
-            str(ranks),
-            "--out",
-            f"{folder}/cap",
-        ]
+        command = [sys.executable, *f"-m armillary capture --ranks {ranks} --out {folder}/cap".split()]
         before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         process = subprocess.Popen([*command, str(PROGRAM), *words.split()], stdout=subprocess.DEVNULL)
         ended = threading.Event()
