@@ -118,6 +118,12 @@ def test_what_a_call_makes_twice_of_the_same_is_made_once() -> None:
         "aten::mm",
     ]
     assert made.gone == {5} and made.kept == {3: 5}
+    # With its arguments the other way round it is something else.
+    both = (MM, 1, {1: 10}, {2: 10}), (MM, 1, {1: 10}, {3: 10})
+    rows, flows = step(*both, (MUL, 1, {2: 10, 3: 10}, {4: 10}), (MM, 1, {4: 10}, {5: 10}))
+    more, others = step(*both, (MUL, 1, {3: 10, 2: 10}, {6: 10}), (MM, 1, {6: 10, 5: 10}, {7: 10}))
+    flows += [each._replace(row=each.row + 2) for each in others[2:]]
+    assert len(fuse(rows + more[2:], KINDS, flows, {7}).rows) == 6
     # Of a part, in another call, of something else, changed, or where the program keeps it: made again.
     for other, alive in (
         ((MUL, 1, {2: 5}, {5: 5}), {6}),

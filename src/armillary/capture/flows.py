@@ -73,14 +73,9 @@ def once(
         whole = whole and all(times[each] == 1 and size[each] == read for each, read in flow.reads.items())
         whole = whole and all(times[each] == 1 and each not in alive for each in flow.writes)
         if whole and row.kind == OPERATOR and fusible(kinds[row.what], flow) and not _random(kinds[row.what]):
-            key = (
-                flow.region,
-                flow.again,
-                row.stream,
-                row.what,
-                frozenset(flow.reads),
-                tuple(flow.writes.values()),
-            )
+            # In the order of the arguments: one less the other is not the other less the one.
+            read, made = tuple(flow.reads), tuple(flow.writes.values())
+            key = flow.region, flow.again, row.stream, row.what, read, made
             first = known.setdefault(key, flow)
             if first is not flow:
                 twice.add(flow.row)
@@ -130,13 +125,18 @@ def late(rows: Sequence[Row], kinds: Sequence[Kind], by_row: Mapping[int, Flow])
         after = readers.get(made, [])
         if len(after) != 1 or after[0] <= flow.row or 2 * sum(flow.reads.values()) > size:
             continue
-        between = [at for at in range(flow.row + 1, after[0] + 1) if rows[at].stream == rows[flow.row].stream]
-        others = [by_row.get(at) for at in between]
+        reader = by_row[after[0]]
+        if reader.region != flow.region or not fusible(kinds[rows[reader.row].what], reader):
+            continue
+        stream = rows[flow.row].stream
+        between = [at for at in range(flow.row + 1, reader.row) if rows[at].stream == stream]
+        others = [by_row[at] for at in between if rows[at].kind == OPERATOR and at in by_row]
+        # An event, or another call, ends what can be one kernel; a change of what is read ends that, too.
         if (
-            all(rows[at].kind == OPERATOR for at in between)
-            and all(each is not None and each.region == flow.region for each in others)
-            and not any(each and flow.reads.keys() & each.writes.keys() for each in others[:-1])
-            and fusible(kinds[rows[after[0]].what], by_row[after[0]])
+            rows[reader.row].stream == stream
+            and len(others) == len(between)
+            and all(each.region == flow.region for each in others)
+            and not any(flow.reads.keys() & each.writes.keys() for each in others)
         ):
-            found[flow.row] = after[0]
+            found[flow.row] = reader.row
     return found

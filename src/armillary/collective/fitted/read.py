@@ -116,8 +116,8 @@ class _File(Part):
     between: dict[str, _Between] = Field(default_factory=dict)
 
 
-@functools.cache
 # Files of the package do not change while the program runs.
+@functools.cache
 def measured_names() -> tuple[str, ...]:
     """Return the names of the fits to measurements that come with the package."""
     return tuple(sorted(path.stem for path in _FOLDER.glob("*.yaml")))

@@ -47,11 +47,10 @@ def own_spread(
     """Return the part of `kernel_spread` that each kernel has for itself, of shapes that were not fitted to."""
     if kind != "gemm":
         return gpu.spread.get(kind, UNKNOWN)
+    length = "short" if ns is not None and ns < SHORT_NS else "long"
     if alone and precision in gpu.residuals:
         left = gpu.residuals[precision]
-        found = left.short if ns is not None and ns < SHORT_NS else left.long
-        if found:
+        if found := left.short if length == "short" else left.long:
             return found
-    length = "short" if ns is not None and ns < SHORT_NS else "long"
     names = (f"gemm {each} {length}" for each in (precision, *SUBSTITUTE.get(precision, ("bf16",))))
     return next((gpu.spread[name] for name in names if name in gpu.spread), UNKNOWN)

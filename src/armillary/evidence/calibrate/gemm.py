@@ -256,11 +256,9 @@ def calibrate(
         errors(gpu, precision, measured, fit, which, residuals=residuals) for which in (~held, held)
     )
     short = errors(gpu, precision, measured, fit, held, short=True, residuals=residuals)
-    before = tuple(errors(gpu, precision, measured, fit, held, short=each) for each in (False, True))
+    before = [errors(gpu, precision, measured, fit, held, short=each) for each in (False, True) if residuals]
     together = {name: _mean(found) for name, found in groups.items()}
-    return Fitted(
-        fit, len(measured.ns), inside, outside, together, short, residuals, before if residuals else ()
-    )
+    return Fitted(fit, len(measured.ns), inside, outside, together, short, residuals, tuple(before))
 
 
 def _folds(sizes: Ints) -> Iterator[tuple[str, NDArray[np.bool_]]]:
