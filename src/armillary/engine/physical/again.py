@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armillary.engine.common.items import MEMORY_OPERATIONS, View
+from armillary.engine.common.lowered import side_by_side
 from armillary.engine.common.nodes import Nodes
 from armillary.engine.physical import layout as lk
 from armillary.engine.physical.chunk_routes import ChunkRoutes
@@ -110,9 +111,7 @@ def again(
     times = {sent: moved(workload.platform, lines.scale, *sent) for sent in carried.times}
     if paces is None or plans is None or any(times[sent].uses != carried.times[sent].uses for sent in times):
         return None
-    tables = lk.PROGRAM.reserve({name: len(table) for name, table in old.tables.items()})
-    for name, table in old.tables.items():
-        tables[name][:] = table
+    tables = side_by_side(lk.PROGRAM, old.tables, {})
     for first, nodes in paces:
         own = tables["PACES"][first : first + len(nodes.ticks)]
         own[:] = nodes.ticks
