@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from armillary.capture.flows import Flow
 from armillary.capture.fusion import fuse
 from armillary.capture.kinds import Kind
-from armillary.capture.log import OPERATOR, RECORD, Row
+from armillary.capture.log import COMMUNICATION, OPERATOR, RECORD, Row
 
 MUL, MM, ADD, COPY = range(4)
+COMMUNICATION_AT, RECORD_AT = 4, 5
 KINDS = [
     Kind("aten::mul", (), (), 4, 30, "elementwise"),
     Kind("aten::mm", (), (), 100, 30, "matmul"),
@@ -182,3 +186,40 @@ def test_what_is_read_in_its_own_call_alone_ends_there() -> None:
     flows = [flow._replace(mark=at + 1) for at, flow in enumerate(flows)]
     assert fuse(rows, KINDS, flows, {4}).early == {2: 2}
     assert not fuse(rows, KINDS, flows, {2, 4}).early
+
+
+STORAGES = st.dictionaries(st.integers(1, 6), st.sampled_from([1, 10, 10]), max_size=2)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([MUL, MUL, ADD, MM, COPY, COMMUNICATION_AT, RECORD_AT]),
+            st.sampled_from([1, 1, 1, 2, 0, -1]), STORAGES, STORAGES, st.booleans(),
+        ),
+        max_size=12,
+    ),
+    st.sets(st.integers(1, 6)),
+)  # fmt: skip
+def test_whatever_a_step_consists_of_only_what_inductor_makes_is_fused(
+    made: list[tuple[int, int, dict[int, int], dict[int, int], bool]], alive: set[int]
+) -> None:
+    rows, flows = [], []
+    for at, (what, region, reads, writes, again) in enumerate(made):
+        kind = {COMMUNICATION_AT: COMMUNICATION, RECORD_AT: RECORD}.get(what, OPERATOR)
+        # Numbers of communications and events are others than those of kinds.
+        rows.append(Row(kind, what if kind == OPERATOR else 99, 0, 0, 3))
+        if kind != RECORD:
+            flows.append(Flow(at, region, reads, writes, again and kind == OPERATOR))
+    found = fuse(rows, KINDS, flows, alive)
+    events = [row for row in rows if row.kind != OPERATOR]
+    assert [row for row in found.rows if row.kind != OPERATOR] == events
+    # What a checkpoint makes again for nobody is left out; the rest of what calls a library stays, in order.
+    libraries = [
+        row.what for row, (_, region, _, _, again) in zip(rows, made, strict=True)
+        if row.kind == OPERATOR and (row.what in (MM, COPY) or not region) and not again
+    ]  # fmt: skip
+    left = [row.what for row in found.rows if row.kind == OPERATOR]
+    kept = iter(left)
+    assert all(each in kept for each in libraries if each in (MM, COPY))
+    assert len(found.rows) <= len(rows) and not found.gone & alive

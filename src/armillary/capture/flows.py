@@ -72,7 +72,7 @@ def once(
         row, whole = rows[flow.row], bool(flow.reads and flow.writes)
         whole = whole and all(times[each] == 1 and size[each] == read for each, read in flow.reads.items())
         whole = whole and all(times[each] == 1 and each not in alive for each in flow.writes)
-        if whole and row.kind == OPERATOR and fusible(kinds[row.what], flow) and not _random(kinds[row.what]):
+        if whole and fusible(rows, kinds, flow) and not _random(kinds[row.what]):
             # In the order of the arguments: one less the other is not the other less the one.
             read, made = tuple(flow.reads), tuple(flow.writes.values())
             key = flow.region, flow.again, row.stream, row.what, read, made
@@ -103,9 +103,12 @@ def with_sums(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow])
     return found
 
 
-def fusible(kind: Kind, flow: Flow) -> bool:
+def fusible(rows: Sequence[Row], kinds: Sequence[Kind], flow: Flow) -> bool:
     """Return whether compiled code can make a row and its neighbours one kernel."""
-    return bool(flow.region) and kind.family in FUSED and not kind.name.startswith(APART)
+    row = rows[flow.row]
+    if row.kind != OPERATOR or not flow.region:
+        return False
+    return kinds[row.what].family in FUSED and not kinds[row.what].name.startswith(APART)
 
 
 def late(rows: Sequence[Row], kinds: Sequence[Kind], by_row: Mapping[int, Flow]) -> dict[int, int]:
@@ -119,14 +122,14 @@ def late(rows: Sequence[Row], kinds: Sequence[Kind], by_row: Mapping[int, Flow])
             readers.setdefault(storage, []).append(flow.row)
     found = {}
     for flow in by_row.values():
-        if not fusible(kinds[rows[flow.row].what], flow) or len(flow.writes) != 1:
+        if not fusible(rows, kinds, flow) or len(flow.writes) != 1:
             continue
         [(made, size)] = flow.writes.items()
         after = readers.get(made, [])
         if len(after) != 1 or after[0] <= flow.row or 2 * sum(flow.reads.values()) > size:
             continue
         reader = by_row[after[0]]
-        if reader.region != flow.region or not fusible(kinds[rows[reader.row].what], reader):
+        if reader.region != flow.region or not fusible(rows, kinds, reader):
             continue
         stream = rows[flow.row].stream
         between = [at for at in range(flow.row + 1, reader.row) if rows[at].stream == stream]

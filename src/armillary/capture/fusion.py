@@ -141,15 +141,22 @@ def fuse(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow], aliv
     groups = _groups(rows, kinds, flows)
     of_row = {flow.row: group for group in groups for flow in group.flows}
     readers: dict[int, list[Flow]] = {}
+    writers: dict[int, list[int]] = {}
     for flow in flows:
         for storage in flow.reads:
             readers.setdefault(storage, []).append(flow)
+        for storage in flow.writes:
+            writers.setdefault(storage, []).append(flow.row)
     maker: dict[int, Group] = {}
     gone: set[int] = set()
     for group in groups:
         mine = {flow.row for flow in group.flows}
         for storage in group.made:
             outside = [flow for flow in readers.get(storage, ()) if flow.row not in mine]
+            written = writers[storage]
+            # It was there before, or others change it.
+            if not mine.issuperset(written) or any(flow.row < written[0] for flow in outside):
+                continue
             if storage in alive or any(not group.gives(flow) or flow.row not in of_row for flow in outside):
                 continue
             gone.add(storage)
@@ -215,12 +222,11 @@ def _groups(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow]) -
         if groups and groups[0].region != flow.region:
             groups.clear()
             now.pop(row.stream, None)
-        kind = kinds[row.what]
         group = None
         if at in moved_to:
             waiting.setdefault(moved_to[at], []).append(flow)
             continue
-        if fusible(kind, flow):
+        if fusible(rows, kinds, flow):
             for early in waiting.pop(at, ()):
                 groups.append(Group(flow.region))
                 groups[-1].add(early)

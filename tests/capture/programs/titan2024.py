@@ -14,17 +14,23 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 from torchao.float8 import Float8LinearConfig
+from torchao.float8.float8_linear import Float8Linear
+from torchao.float8.float8_scaling_utils import NoopFwToFloat8BwDynamic, hp_tensor_to_float8_dynamic
+from torchao.float8.float8_training_tensor import GemmInputRole
 from torchtitan.components.loss import CrossEntropyLoss
 from torchtitan.components.quantization import Float8LinearConverter
 from torchtitan.distributed import activation_checkpoint, fsdp
 from torchtitan.models import llama3
 from torchtitan.models.common.config_utils import decoder_vocab_size
 from torchtitan.models.llama3 import config_registry
+from torchtitan.protocols.module import Module
 from torchtitan.trainer import Trainer
 
 _layers, _shard = llama3._build_llama3_layers, fsdp.fully_shard
 _checkpoint = activation_checkpoint.ptd_checkpoint_wrapper
+_redistribute_inputs, _redistribute_outputs = Module._redistribute_inputs, Module._redistribute_outputs
 
 
 def _norm(x: Tensor, shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
@@ -38,6 +44,33 @@ def _sharded(module: Any, **options: Any) -> Any:
     # What is not sharded here is in the group of the whole model.
     alone = isinstance(module, list | torch.nn.Embedding)
     return module if alone else _shard(module, **options)
+
+
+def _quantised(module: Any) -> Any:
+    """Return a linear layer in float8 within a module, None if there is none."""
+    return next((each for each in module.modules() if isinstance(each, Float8Linear)), None)
+
+
+def _inputs(self: Module, dims: Any, args: Any, given: Any) -> Any:
+    """Quantise what tensor parallelism gathers before it does."""
+    within = None if isinstance(self, Float8Linear) else _quantised(self)
+    if within is not None and self._sharding_config.in_dst_shardings and isinstance(args[0], DTensor):
+        config = within.config.cast_config_input
+        first = hp_tensor_to_float8_dynamic(
+            args[0], config.target_dtype, within.linear_mm_config, gemm_input_role=GemmInputRole.INPUT
+        )
+        args = (first, *args[1:])
+    return _redistribute_inputs(self, dims, args, given)
+
+
+def _outputs(self: Module, dims: Any, found: Any) -> Any:
+    """Quantise the gradients that it gathers in the backward pass."""
+    found = _redistribute_outputs(self, dims, found)
+    if not isinstance(self, Float8Linear) or not self._sharding_config.out_dst_shardings:
+        return found
+    return NoopFwToFloat8BwDynamic.apply(
+        found, self.linear_mm_config, self.config.cast_config_grad_output.target_dtype
+    )
 
 
 class _OneScale(Float8LinearConverter):
@@ -65,6 +98,7 @@ def _as_then() -> None:
     activation_checkpoint.ptd_checkpoint_wrapper = lambda module, **said: _checkpoint(
         module, **{**said, "early_stop": True}
     )
+    Module._redistribute_inputs, Module._redistribute_outputs = _inputs, _outputs
     llama3._build_llama3_layers = lambda **said: _layers(**{**said, "fuse_qkv": False})
 
 

@@ -115,7 +115,8 @@ def test_rows_of_bridge(tmp_path):
     assert deep.plan["pipeline"]["layers"] == [0, *[1] * 126, 0]  # 128 stages, 126 layers
     assert lora.plan["lora"] == {"rank": 16, "targets": ["qkv"]} and lora.apart == "LoRA" and not lora.reason
     assert hybrid.model is not None and hybrid.model.layers == 88 + 4  # two modules of two layers
-    assert offloaded.model is None and "activations" in offloaded.reason
+    assert offloaded.model is not None and offloaded.model.layers == 108 + 4
+    assert offloaded.plan["data"] == {"sharding": "hsdp", "shard": 64}
 
 
 def test_second_token_is_a_layer_more(tmp_path):
