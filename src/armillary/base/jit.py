@@ -29,7 +29,6 @@ that runs without Numba (`armillary.base.machine_code`).
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import importlib
 import importlib.util
@@ -49,7 +48,7 @@ from typing import Any, Literal, TypeVar
 
 from armillary.base.allowed import leave_out_compiler
 from armillary.base.errors import InputError
-from armillary.base.kernel_files import KernelFiles, cache_home, make_own
+from armillary.base.kernel_files import KernelFiles, cache_home, make_own, sources_of
 
 Mode = Literal["compiled", "interpreted"]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -224,7 +223,7 @@ def _load(name: str, mode: Mode, variant: str) -> ModuleType:
             _mode, _variant = before
         _loaded[key] = mine
         if mode == "compiled":
-            mine.sources.update(_sources_of(name, Path(spec.origin)))
+            mine.sources.update(sources_of(name, Path(spec.origin), _HOME))
             _keep(mine, variant)
     # What the user of this module compiles contains this module's code, so its cache depends on these
     # sources, too.
@@ -321,42 +320,6 @@ def _ours() -> Any:
     for source in (*makers, *sorted(each for each in _HOME.rglob("*.py") if any(map(each.match, _SOURCES)))):
         digest.update(source.read_bytes())
     return digest
-
-
-def _sources_of(name: str, file: Path) -> set[Path]:
-    """Return the files, but ours, of a module and of all that it imports from where its own package lies."""
-    found: set[Path] = set()
-    left = [(name, file)]
-    while left:
-        module, path = left.pop()
-        if path in found or path.is_relative_to(_HOME):
-            continue
-        found.add(path)
-        for other in _imports(module, path):
-            loaded = sys.modules.get(other)
-            origin = getattr(loaded, "__file__", None)
-            if origin and origin.endswith(".py") and not _of_others(other):
-                left.append((other, Path(origin)))
-    return found
-
-
-def _imports(module: str, path: Path) -> Iterator[str]:
-    """Yield the names of modules that a module may import, also inside of functions."""
-    package = module.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_bytes())):
-        if isinstance(node, ast.Import):
-            yield from (each.name for each in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
-            yield base
-            yield from (f"{base}.{each.name}" for each in node.names)
-
-
-def _of_others(name: str) -> bool:
-    return (
-        name.partition(".")[0] in ("numpy", "numba", "llvmlite")
-        or name.partition(".")[0] in sys.stdlib_module_names
-    )
 
 
 def _keep(loading: _Loading, variant: str) -> None:

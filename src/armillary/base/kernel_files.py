@@ -12,11 +12,15 @@ superuser and nobody else can write to it. Where permissions mean nothing (Windo
 
 from __future__ import annotations
 
+import ast
 import errno
 import hashlib
+import importlib.util
 import os
 import pickle
 import stat
+import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -166,3 +170,39 @@ def _is_own(found: os.stat_result, kind: int) -> bool:
     if stat.S_IFMT(found.st_mode) != kind:
         return False
     return os.name != "posix" or (found.st_uid in (os.geteuid(), 0) and not found.st_mode & _OTHERS)
+
+
+def sources_of(name: str, file: Path, ours: Path) -> set[Path]:
+    """Return the files, but those below `ours`, of a module and of what it imports from where its own package lies."""
+    found: set[Path] = set()
+    left = [(name, file)]
+    while left:
+        module, path = left.pop()
+        if path in found or path.is_relative_to(ours):
+            continue
+        found.add(path)
+        for other in _imports(module, path):
+            loaded = sys.modules.get(other)
+            origin = getattr(loaded, "__file__", None)
+            if origin and origin.endswith(".py") and not _of_others(other):
+                left.append((other, Path(origin)))
+    return found
+
+
+def _imports(module: str, path: Path) -> Iterator[str]:
+    """Yield the names of modules that a module may import, also inside of functions."""
+    package = module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+            yield base
+            yield from (f"{base}.{each.name}" for each in node.names)
+
+
+def _of_others(name: str) -> bool:
+    return (
+        name.partition(".")[0] in ("numpy", "numba", "llvmlite")
+        or name.partition(".")[0] in sys.stdlib_module_names
+    )

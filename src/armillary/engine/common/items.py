@@ -364,10 +364,10 @@ def check_fits(trace: Trace, platform: Platform) -> None:
     if trace.n_ranks != platform.npus:
         how = "--from-one-rank --ranks" if trace.n_ranks == 1 else "--ranks"
         grown = f", such as `armillary trace extrapolate … {how} {platform.npus}` makes of it"
-        grown = grown if trace.n_ranks < platform.npus else ""
         ranks = f"{trace.n_ranks} rank" + "s" * (trace.n_ranks != 1)
         raise InputError(
-            f"the trace has {ranks}, but the network has {platform.npus} NPUs; expected one rank per NPU{grown}"
+            f"the trace has {ranks}, but the network has {platform.npus} NPUs; expected one rank per NPU"
+            f"{grown * (trace.n_ranks < platform.npus)}"
         )
 
 
@@ -390,12 +390,11 @@ def node_of(view: View, j: int) -> str:
 
 
 def _check_members(workload: Workload, v: int, j: int) -> None:
-    view = workload.views[v]
-    number = view.calls[j].comm
+    number = workload.views[v].calls[j].comm
     members = workload.comms.get(number).members
-    ranks = np.flatnonzero(workload.view_of == v)
-    outside = ranks[~np.isin(ranks, members)]
+    outside = np.setdiff1d(np.flatnonzero(workload.view_of == v), members)
     if outside.size:
         raise InputError(
-            f"{node_of(view, j)}: rank {outside[0]} is not in group {number}; expected one of {members[:8].tolist()}"
+            f"{node_of(workload.views[v], j)}: rank {outside[0]} is not in group {number}; "
+            f"expected one of {members[:8].tolist()}"
         )
