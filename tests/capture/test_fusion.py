@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from armillary.capture.flows import Flow
 from armillary.capture.fusion import fuse
 from armillary.capture.kinds import Kind
-from armillary.capture.log import COMMUNICATION, OPERATOR, RECORD, Row
+from armillary.capture.log import COMMUNICATION, JOIN, OPERATOR, RECORD, Row
 
 MUL, MM, ADD, COPY = range(4)
 COMMUNICATION_AT, RECORD_AT = 4, 5
@@ -99,6 +99,26 @@ def test_a_kernel_moves_over_gemms_until_its_results_are_read() -> None:
     rows.insert(3, Row(RECORD, 7, 0))
     flows[3] = flows[3]._replace(row=4)
     assert fuse(rows, KINDS, flows, {5}).rows == rows
+
+
+def test_a_kernel_moves_over_communications_until_its_results_are_read() -> None:
+    # Two sums of three results of GEMMs, with the communication of a scale between them.
+    sums = (MM, 1, {1: 10}, {2: 10}), (MM, 1, {1: 10}, {3: 10}), (ADD, 1, {2: 10, 3: 10}, {4: 10})
+    last = (MM, 1, {1: 10}, {5: 10}), (ADD, 1, {4: 10, 5: 10}, {6: 10})
+    rows, flows = step(*sums, *last)
+    rows[3:3] = Row(COMMUNICATION, 99, 0, 0, 3), Row(JOIN, 99, 0)
+
+    def moved(reads: dict[int, int], region: int) -> list[tuple[str, int]]:
+        between = Flow(3, region, reads, {9: 1})
+        found = fuse(
+            rows, KINDS, [*flows[:3], between, *[each._replace(row=each.row + 2) for each in flows[3:]]], {6}
+        )
+        return sizes(found.rows, found.kinds)
+
+    whole = [*[("aten::mm", 30)] * 3, ("compiled::add", 40)]
+    assert moved({8: 1}, 1) == whole
+    # It reads the first sum, or is of no compiled part.
+    assert whole[-1] not in moved({4: 10}, 1) and whole[-1] not in moved({8: 1}, 0)
 
 
 def test_a_row_moves_to_a_kernel_before_a_gemm_if_all_that_it_reads_is_there() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from armillary.capture.kinds import Kind
-from armillary.capture.log import OPERATOR, Row
+from armillary.capture.log import COMMUNICATION, JOIN, OPERATOR, Row
 
 FUSED = ("elementwise", "memory", "normalization", "reduction")
 """Families of operators that Inductor generates kernels for; it calls libraries for the others."""
@@ -133,7 +133,8 @@ def late(rows: Sequence[Row], kinds: Sequence[Kind], by_row: Mapping[int, Flow])
             continue
         stream = rows[flow.row].stream
         between = [at for at in range(flow.row + 1, reader.row) if rows[at].stream == stream]
-        others = [by_row[at] for at in between if rows[at].kind == OPERATOR and at in by_row]
+        between = [at for at in between if rows[at].kind != JOIN]
+        others = [by_row[at] for at in between if rows[at].kind in (OPERATOR, COMMUNICATION) and at in by_row]
         # An event, or another call, ends what can be one kernel; a change of what is read ends that, too.
         if (
             rows[reader.row].stream == stream

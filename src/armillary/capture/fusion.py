@@ -2,10 +2,11 @@
 
 Operators that read and write memory only, one after the other in a call of a compiled module or function, become one
 kernel, which reads what comes from outside and writes what is used outside. So do operators that use what such a kernel
-makes, with GEMMs between them, if one of the two can move: the first until its results are read, the second to where
-all that it reads is there. What a call makes twice of the same is made once. What only the gradients of such operators
-need again is not kept but made again from the inputs of its kernel, as the partitioner of AOTAutograd does. What a
-checkpoint makes again and nobody reads is not made; what nothing reads in the backward pass is not there until then.
+makes, with GEMMs or communications between them, if one of the two can move: the first until its results are read, the
+second to where all that it reads is there. What a call makes twice of the same is made once. What only the gradients of
+such operators need again is not kept but made again from the inputs of its kernel, as the partitioner of AOTAutograd
+does. What a checkpoint makes again and nobody reads is not made; what nothing reads in the backward pass is not there
+until then.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import NamedTuple
 
 from armillary.capture.flows import Flow, fusible, late, once, unread, with_sums
 from armillary.capture.kinds import Kind
-from armillary.capture.log import OPERATOR, Row
+from armillary.capture.log import COMMUNICATION, JOIN, OPERATOR, Row
 
 NAMED = 3
 """Operators that the name of a kernel has."""
@@ -213,7 +214,10 @@ def _groups(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow]) -
     of_call: dict[int, list[Group]] = {}
     for at, row in enumerate(rows):
         flow = by_row.get(at)
-        if row.kind != OPERATOR or flow is None:
+        if row.kind == JOIN:
+            # Only what reads the results waits for a communication of compiled code.
+            continue
+        if row.kind not in (OPERATOR, COMMUNICATION) or flow is None:
             # Whatever else there is on a stream, such as an event, ends what was open.
             now.pop(row.stream, None)
             of_call.pop(row.stream, None)
