@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from armillary.capture.flows import Flow
 from armillary.capture.fusion import fuse
 from armillary.capture.kinds import Kind
-from armillary.capture.log import COMMUNICATION, JOIN, OPERATOR, RECORD, Row
+from armillary.capture.log import COMMUNICATION, JOIN, OPERATOR, RECORD, Communication, Row
 
 MUL, MM, ADD, COPY = range(4)
 COMMUNICATION_AT, RECORD_AT = 4, 5
@@ -158,6 +158,31 @@ def test_what_a_call_makes_twice_of_the_same_is_made_once() -> None:
     ):
         rows, flows = step(*twice, other, (MM, 1, {5: 5, 4: 10}, {6: 10}))
         assert len(fuse(rows, KINDS, flows, alive).rows) == 5
+
+
+def test_what_a_backward_pass_makes_twice_over_a_communication_is_made_once() -> None:
+    # A checkpoint makes 2 and its largest value again, the gradient makes that a second time; both ask all ranks.
+    first = (MM, 2, {1: 10}, {2: 10}), (MUL, 2, {2: 10}, {3: 1}), (MUL, 2, {4: 1, 2: 10}, {5: 10})
+    again = (MUL, -1, {2: 10}, {6: 1}), (MUL, -1, {7: 1, 2: 10}, {8: 10}), (MM, -1, {5: 10, 8: 10}, {9: 10})
+    rows, flows = step(*first, *again)
+    of_all = Communication("all-reduce", 1, 1, 0, True)
+    others = {2: (0, 2, {3: 1}, {4: 1}), 6: (1, -1, {6: 1}, {7: 1})}
+    places = [0, 1, 4, 5, 8, 9]
+    flows = [flow._replace(row=at) for flow, at in zip(flows, places, strict=True)]
+    for at, (number, *rest) in others.items():
+        rows[at:at] = Row(COMMUNICATION, number, 0, 0, 3), Row(JOIN, number, 0)
+        flows.append(Flow(at, *rest))
+    flows = [flow._replace(again=flow.region == 2) for flow in sorted(flows)]
+    made = fuse(rows, KINDS, flows, {9}, [of_all, of_all])
+    assert (
+        [row.kind for row in made.rows].count(COMMUNICATION)
+        == [row.kind for row in made.rows].count(JOIN)
+        == 1
+    )
+    assert [name for name, _ in sizes(made.rows, made.kinds)].count("aten::mul") == 2
+    # Of other bytes, it is another one.
+    other = fuse(rows, KINDS, flows, {9}, [of_all, Communication("all-reduce", 2, 2, 0, True)])
+    assert [row.kind for row in other.rows].count(JOIN) == 2
 
 
 def test_what_makes_much_of_little_for_one_reader_is_made_there() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from armillary.capture.kinds import Kind
-from armillary.capture.log import COMMUNICATION, JOIN, OPERATOR, Row
+from armillary.capture.log import COMMUNICATION, JOIN, OPERATOR, Communication, Row
 
 FUSED = ("elementwise", "memory", "normalization", "reduction")
 """Families of operators that Inductor generates kernels for; it calls libraries for the others."""
@@ -52,7 +52,11 @@ def unread(rows: Sequence[Row], flows: Sequence[Flow], alive: set[int]) -> tuple
 
 
 def once(
-    rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow], alive: set[int]
+    rows: Sequence[Row],
+    kinds: Sequence[Kind],
+    flows: Sequence[Flow],
+    alive: set[int],
+    communications: Sequence[Communication],
 ) -> tuple[list[Flow], set[int], dict[int, int]]:
     """Leave out what a call makes a second time of the same, such as the casts of one input for several GEMMs.
 
@@ -65,24 +69,43 @@ def once(
     for flow in flows:
         times.update(flow.writes.keys())
         size |= flow.writes
-    left: list[Flow] = []
-    twice, same, known = set[int](), dict[int, int](), dict[object, Flow]()
-    for flow in flows:
-        flow = flow._replace(reads={same.get(storage, storage): read for storage, read in flow.reads.items()})
+
+    def what(flow: Flow) -> Kind | Communication | None:
+        """Return what a row does, if it always makes the same of the same."""
         row, whole = rows[flow.row], bool(flow.reads and flow.writes)
         whole = whole and all(times[each] == 1 and size[each] == read for each, read in flow.reads.items())
-        whole = whole and all(times[each] == 1 and each not in alive for each in flow.writes)
-        if whole and fusible(rows, kinds, flow) and not _random(kinds[row.what]):
+        if not whole or any(times[each] != 1 or each in alive for each in flow.writes):
+            return None
+        if row.kind == COMMUNICATION:
+            return communications[row.what] if flow.region and communications else None
+        return kinds[row.what] if fusible(rows, kinds, flow) and not _random(kinds[row.what]) else None
+
+    left: list[Flow] = []
+    twice, same, known = set[int](), dict[int, int](), dict[object, Flow]()
+    for flow, graph in zip(flows, _graphs(flows), strict=True):
+        flow = flow._replace(reads={same.get(storage, storage): read for storage, read in flow.reads.items()})
+        done = what(flow)
+        if done is not None:
             # In the order of the arguments: one less the other is not the other less the one.
             read, made = tuple(flow.reads), tuple(flow.writes.values())
-            key = flow.region, flow.again, row.stream, row.what, read, made
-            first = known.setdefault(key, flow)
+            first = known.setdefault((graph, rows[flow.row].stream, done, read, made), flow)
             if first is not flow:
                 twice.add(flow.row)
                 same |= dict(zip(flow.writes, first.writes, strict=True))
                 continue
         left.append(flow)
+    issued = {rows[at].what for at in twice if rows[at].kind == COMMUNICATION}
+    twice.update(at for at, row in enumerate(rows) if row.kind == JOIN and row.what in issued)
     return left, twice, same
+
+
+def _graphs(flows: Sequence[Flow]) -> list[int]:
+    """Return the call of each row, and of what a checkpoint makes again the backward pass that it is compiled with."""
+    found, behind = [], 0
+    for flow in reversed(flows):
+        behind = min(flow.region, 0) or behind
+        found.append(behind if flow.again and flow.region and behind else flow.region)
+    return found[::-1]
 
 
 def _random(kind: Kind) -> bool:
@@ -111,7 +134,9 @@ def fusible(rows: Sequence[Row], kinds: Sequence[Kind], flow: Flow) -> bool:
     return kinds[row.what].family in FUSED and not kinds[row.what].name.startswith(APART)
 
 
-def late(rows: Sequence[Row], kinds: Sequence[Kind], by_row: Mapping[int, Flow]) -> dict[int, int]:
+def late(
+    rows: Sequence[Row], kinds: Sequence[Kind], by_row: Mapping[int, Flow], left_out: set[int]
+) -> dict[int, int]:
     """Return rows that make much of little for one other row, and that row: there they are made, and never written.
 
     Like the product of the scales of rows and columns, which only the product with the result of a GEMM reads.
@@ -133,7 +158,7 @@ def late(rows: Sequence[Row], kinds: Sequence[Kind], by_row: Mapping[int, Flow])
             continue
         stream = rows[flow.row].stream
         between = [at for at in range(flow.row + 1, reader.row) if rows[at].stream == stream]
-        between = [at for at in between if rows[at].kind != JOIN]
+        between = [at for at in between if rows[at].kind != JOIN and at not in left_out]
         others = [by_row[at] for at in between if rows[at].kind in (OPERATOR, COMMUNICATION) and at in by_row]
         # An event, or another call, ends what can be one kernel; a change of what is read ends that, too.
         if (

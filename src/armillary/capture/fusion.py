@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from armillary.capture.flows import Flow, fusible, late, once, unread, with_sums
 from armillary.capture.kinds import Kind
-from armillary.capture.log import COMMUNICATION, JOIN, OPERATOR, Row
+from armillary.capture.log import COMMUNICATION, JOIN, OPERATOR, Communication, Row
 
 NAMED = 3
 """Operators that the name of a kernel has."""
@@ -124,7 +124,13 @@ class Fused(NamedTuple):
     early: dict[int, int]
 
 
-def fuse(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow], alive: set[int]) -> Fused:
+def fuse(
+    rows: Sequence[Row],
+    kinds: Sequence[Kind],
+    flows: Sequence[Flow],
+    alive: set[int],
+    communications: Sequence[Communication] = (),
+) -> Fused:
     """Return a step with one kernel for each group of rows.
 
     Args:
@@ -132,14 +138,15 @@ def fuse(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow], aliv
         kinds: Of its operators.
         flows: Of its operators and communications, in order.
         alive: Storages that are there after the step.
+        communications: Of the step; without them each is taken for one of its own.
     """
     flows = with_sums(rows, kinds, flows)
     left_out, none = unread(rows, flows, alive)
     flows = [flow for flow in flows if flow.row not in left_out]
-    flows, twice, same = once(rows, kinds, flows, alive)
+    flows, twice, same = once(rows, kinds, flows, alive, communications)
     left_out |= twice
     none.update(same)
-    groups = _groups(rows, kinds, flows)
+    groups = _groups(rows, kinds, flows, left_out)
     of_row = {flow.row: group for group in groups for flow in group.flows}
     readers: dict[int, list[Flow]] = {}
     writers: dict[int, list[int]] = {}
@@ -154,9 +161,9 @@ def fuse(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow], aliv
         mine = {flow.row for flow in group.flows}
         for storage in group.made:
             outside = [flow for flow in readers.get(storage, ()) if flow.row not in mine]
-            written = writers[storage]
+            by = writers[storage]
             # It was there before, or others change it.
-            if not mine.issuperset(written) or any(flow.row < written[0] for flow in outside):
+            if not mine.issuperset(by) or any(flow.row < by[0] for flow in outside):
                 continue
             if storage in alive or any(not group.gives(flow) or flow.row not in of_row for flow in outside):
                 continue
@@ -204,9 +211,11 @@ def _early(
     return found
 
 
-def _groups(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow]) -> list[Group]:
+def _groups(
+    rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow], left_out: set[int]
+) -> list[Group]:
     by_row = {flow.row: flow for flow in flows}
-    moved_to = late(rows, kinds, by_row)
+    moved_to = late(rows, kinds, by_row, left_out)
     waiting: dict[int, list[Flow]] = {}
     found: dict[int, Group] = {}
     # By stream: the group of the row before, and all groups of the call so far.
@@ -214,8 +223,8 @@ def _groups(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow]) -
     of_call: dict[int, list[Group]] = {}
     for at, row in enumerate(rows):
         flow = by_row.get(at)
-        if row.kind == JOIN:
-            # Only what reads the results waits for a communication of compiled code.
+        # Only what reads the results waits for a communication of compiled code.
+        if row.kind == JOIN or at in left_out:
             continue
         if row.kind not in (OPERATOR, COMMUNICATION) or flow is None:
             # Whatever else there is on a stream, such as an event, ends what was open.

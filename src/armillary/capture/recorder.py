@@ -173,7 +173,7 @@ class Recorder:
         gone, kept, early = set[int](), dict[int, int](), dict[int, int]()
         if self.flows:
             rows, kinds, gone, kept, early = fuse(
-                found["rows"], found["kinds"], self.flows, self.memory.alive()
+                found["rows"], found["kinds"], self.flows, self.memory.alive(), found["communications"]
             )
             found |= {"rows": rows, "kinds": kinds}
         peak, reserved = self.memory.at_peak(owners, gone, kept, early)
