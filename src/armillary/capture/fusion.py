@@ -153,9 +153,9 @@ def fuse(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow], aliv
         mine = {flow.row for flow in group.flows}
         for storage in group.made:
             outside = [flow for flow in readers.get(storage, ()) if flow.row not in mine]
-            written = writers[storage]
+            by = writers[storage]
             # It was there before, or others change it.
-            if not mine.issuperset(written) or any(flow.row < written[0] for flow in outside):
+            if not mine.issuperset(by) or any(flow.row < by[0] for flow in outside):
                 continue
             if storage in alive or any(not group.gives(flow) or flow.row not in of_row for flow in outside):
                 continue
