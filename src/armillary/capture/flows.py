@@ -61,16 +61,19 @@ def once(
     Returns:
         The flows that are left; the rows that are not; and what stands for each storage that they would make.
     """
-    times, size = Counter[int](), dict[int, int]()
+    times, size, made_at = Counter[int](), dict[int, int](), dict[int, int]()
     for flow in flows:
         times.update(flow.writes.keys())
         size |= flow.writes
+        made_at |= dict.fromkeys(flow.writes, flow.row)
     left: list[Flow] = []
     twice, same, known = set[int](), dict[int, int](), dict[object, Flow]()
     for flow in flows:
         flow = flow._replace(reads={same.get(storage, storage): read for storage, read in flow.reads.items()})
         row, whole = rows[flow.row], bool(flow.reads and flow.writes)
         whole = whole and all(times[each] == 1 and size[each] == read for each, read in flow.reads.items())
+        # What is written later was there before.
+        whole = whole and all(made_at[each] < flow.row for each in flow.reads)
         whole = whole and all(times[each] == 1 and each not in alive for each in flow.writes)
         if whole and fusible(rows, kinds, flow) and not _random(kinds[row.what]):
             # In the order of the arguments: one less the other is not the other less the one.
