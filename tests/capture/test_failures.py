@@ -41,3 +41,11 @@ def test_what_differs_from_a_real_run_is_named() -> None:
         reason(ValueError("seven"), "a.py", ["b.py:1: gives", "c"])
         == "a.py: ValueError: seven (b.py:1: gives; c)"
     )
+
+
+def test_arguments_that_a_script_refuses_are_named(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import argparse\nargparse.ArgumentParser().parse_args(['--none'])\n")
+    with pytest.raises(SystemExit) as caught:
+        runpy.run_path(str(script), run_name="__main__")
+    assert reason(caught.value, "a.py") == f"{script}:2: SystemExit: 2: unrecognized arguments: --none"

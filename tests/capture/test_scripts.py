@@ -242,3 +242,87 @@ def test_experts_that_are_taken_to_be_even_are_said_to_be(counts: str, tmp_path:
     assert any("divided evenly" in each for each in captured_step([log], "1xh100").assumptions)
     plain = capture(tmp_path, "for _ in range(3): step()")
     assert not assumptions([plain])
+
+
+WAVES = """
+class Waves(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part = torch.nn.Linear(8, 8)
+    def forward(self, x): return (torch.sin(self.part(x)) * 2 + 1).cos()
+model = Waves().cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "fused"),
+    [
+        ("whole = model = torch.compile(model)", True),
+        ("model.compile()", True),
+        ("model = torch.compile(model, disable=True)", False),
+        ("model = torch.compile(model, backend='eager')", False),
+        ("model.compile(backend='aot_eager')", False),
+        ("model = torch.compile(torch.nn.Sequential(torch.compiler.disable(model)))", False),
+        ("model.forward = torch.compiler.disable(model.forward)\nmodel = torch.compile(model)", False),
+        ("torch._dynamo.config.disable = True\nmodel = torch.compile(model)", False),
+        ("torch.compiler.set_stance('force_eager')\nmodel = torch.compile(model)", False),
+    ],
+)
+def test_only_what_inductor_compiles_is_fused(text: str, fused: bool, tmp_path: Path) -> None:
+    log = capture(tmp_path, f"{WAVES}{text}\nfor _ in range(3): step()")
+    assert any(kind.name.startswith("compiled::") for _, kind in log.operators()) == fused
+    # Modules have the names of the program.
+    assert {place.module for place in log.places} <= {"", "part", "0", "0.part"}
+
+
+def test_a_compiled_module_is_what_programs_expect_of_it(tmp_path: Path) -> None:
+    capture(tmp_path, """
+whole = torch.compile(model, mode="reduce-overhead")
+assert whole._orig_mod is model and set(whole.state_dict()) == {"_orig_mod.weight", "_orig_mod.bias"}
+assert isinstance(whole, torch._dynamo.OptimizedModule) and whole.weight is model.weight
+whole.eval()
+assert not model.training
+for _ in range(3):
+    torch.compiler.cudagraph_mark_step_begin()
+    with torch._dynamo.utils.maybe_enable_compiled_autograd(True):
+        whole(torch.randn(4, 8, device="cuda")).sum().backward()
+    optimizer.step()
+""")  # fmt: skip
+
+
+def test_what_is_saved_is_on_its_device_again_and_a_dtensor_is_one(tmp_path: Path) -> None:
+    capture(tmp_path, """
+import io, torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+dist.init_process_group("nccl")
+torch.save({"weight": model.weight, "at": 3}, "none.pt")
+for place, wanted in ((None, "cuda"), ("cpu", "cpu"), (lambda held, _: held, "cpu"), ({"cuda:0": "cpu"}, "cpu")):
+    found = torch.load("none.pt", map_location=place)
+    assert found["weight"].device.type == wanted and found["at"] == 3, (place, found)
+buffer = io.BytesIO()
+torch.save(model.state_dict(), buffer)
+buffer.seek(0)
+assert torch.load(buffer)["weight"].is_cuda
+fully_shard(model)
+optimizer = torch.optim.AdamW(model.parameters())
+step()
+torch.save([model.state_dict(), optimizer.state_dict()], "parts.pt")
+weights, state = torch.load("parts.pt", weights_only=True)
+assert weights["weight"].to_local().shape == (2, 8) and weights["weight"].shape == (8, 8)
+model.load_state_dict(weights)
+optimizer.load_state_dict(state)
+for _ in range(3): step()
+""", ranks=4, run=(0,))  # fmt: skip
+
+
+def test_parameters_of_fsdp1_may_be_offloaded_one_by_one(tmp_path: Path) -> None:
+    log = capture(tmp_path, """
+import torch.distributed as dist
+from torch.distributed.fsdp import CPUOffload, FullyShardedDataParallel
+dist.init_process_group("nccl")
+model = FullyShardedDataParallel(model, cpu_offload=CPUOffload(True), use_orig_params=True, device_id=0)
+optimizer = torch.optim.Adam(model.parameters())
+for _ in range(3): step()
+""", ranks=4, run=(0,))  # fmt: skip
+    assert log.host_bytes

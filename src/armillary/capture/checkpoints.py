@@ -17,12 +17,22 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from armillary.base.files import replacing
 from armillary.capture.log import Log
 from armillary.capture.values import MOST_ELEMENTS, MOST_NUMBERS
 from armillary.convert.torch_import import torch_part
+
+
+class Shape(NamedTuple):
+    """What is kept of a tensor in place of its numbers; `spec` is that of a DTensor whose local part it is."""
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: Any
+    device: str
+    spec: Any = None
 
 
 def install(torch: Any, log: Log, folder: Path) -> None:
@@ -55,7 +65,8 @@ def _skipped(log: Log, what: str, *, later: bool = False) -> Callable[..., Any]:
 def _files(torch: Any, log: Log, folder: Path) -> None:
     save, load = torch.save, torch.load
     fake = torch_part("_subclasses.fake_tensor").FakeTensor
-    tree_map_only = torch.utils._pytree.tree_map_only
+    tree_map, tree_map_only = torch.utils._pytree.tree_map, torch.utils._pytree.tree_map_only
+    torch.serialization.add_safe_globals([Shape])
 
     def kept(file: Any) -> Path | None:
         if not isinstance(file, str | os.PathLike):
@@ -65,10 +76,12 @@ def _files(torch: Any, log: Log, folder: Path) -> None:
 
     def shape_of(tensor: Any) -> Any:
         most = MOST_NUMBERS if tensor.is_floating_point() else MOST_ELEMENTS
-        small = not isinstance(tensor, fake) and tensor.numel() <= most
-        if small or type(tensor) not in (torch.Tensor, torch.nn.Parameter, fake):
+        spec = getattr(tensor, "_spec", None)
+        held = tensor._local_tensor if spec is not None else tensor
+        small = not isinstance(held, fake) and held.numel() <= most and spec is None
+        if small or type(held) not in (torch.Tensor, torch.nn.Parameter, fake):
             return tensor
-        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+        return Shape(tuple(held.shape), held.stride(), held.dtype, str(held.device), spec)
 
     def saved(given: Any, f: Any, *_: Any, **__: Any) -> None:
         log.note("torch.save was left out: weights have no values")
@@ -90,14 +103,33 @@ def _files(torch: Any, log: Log, folder: Path) -> None:
             found = load(f, "cpu", *args, **named)
         else:
             found = load(path, "cpu", weights_only=False)
-        return tree_map_only(torch.Tensor, lambda each: moved(each, map_location), found)
+        return tree_map_only(torch.Tensor, lambda each: moved(each, map_location), made(found, map_location))
+
+    def made(found: Any, place: Any) -> Any:
+        return tree_map(
+            lambda each: again(each, place) if isinstance(each, Shape) else each,
+            found,
+            is_leaf=lambda each: isinstance(each, Shape),
+        )
+
+    def again(shape: Shape, place: Any) -> Any:
+        wanted = torch.device(where(place, shape.device))
+        if wanted.type == "cuda":
+            wanted = torch.device("cuda", torch.cuda.current_device())
+        tensor = torch.empty_strided(shape.shape, shape.stride, dtype=shape.dtype, device=wanted)
+        if shape.spec is None:
+            return tensor
+        return torch_part("distributed.tensor").DTensor(tensor, shape.spec, requires_grad=False)
+
+    def where(place: Any, device: str) -> Any:
+        """Return what `map_location` says of what was on a device: a function most often says the CPU."""
+        if place is None or isinstance(place, dict):
+            return (place or {}).get(device, device)
+        return place if isinstance(place, str | torch.device | int) else "cpu"
 
     def moved(tensor: Any, place: Any) -> Any:
-        # As it is where a program asks for another place by a function or a table.
-        wanted = torch.device(place) if isinstance(place, str | torch.device | int) else torch.device("cpu")
-        if tensor.device.type == "meta":
-            return torch.zeros(tensor.shape, dtype=tensor.dtype, device=wanted)
-        return tensor.to(wanted)
+        wanted = torch.device(where(place, str(tensor.device)))
+        return tensor if hasattr(tensor, "_spec") else tensor.to(wanted)
 
     torch.save, torch.load = saved, loaded
 

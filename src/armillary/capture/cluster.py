@@ -233,6 +233,10 @@ def _meshes() -> None:
                 self.hashed = tuple.__hash__(self)
             return self.hashed
 
+        def __reduce__(self) -> tuple[Any, ...]:
+            # Programs save DTensors, with their mesh.
+            return tuple, (tuple(self),)
+
     mesh = torch_part("distributed.device_mesh").DeviceMesh
     init = mesh.__init__
     # Meshes of one root share the tensor of its ranks, which is kept, or its id might be another's.

@@ -146,7 +146,16 @@ def reason(error: BaseException, script: str, notes: Sequence[str] = ()) -> str:
 
 
 def _line_of(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [""])[0][:300]
+    text = f"{error}: {told}" if (told := _of_arguments(error)) else str(error)
+    return (text.strip().splitlines() or [""])[0][:300]
+
+
+def _of_arguments(error: BaseException) -> str:
+    """Return what `argparse` has against the arguments of a script, which it prints and does not raise; "": nothing."""
+    for frame, _ in traceback.walk_tb(error.__traceback__ if isinstance(error, SystemExit) else None):
+        if Path(frame.f_code.co_filename).name == "argparse.py" and frame.f_code.co_name == "error":
+            return str(frame.f_locals.get("message", ""))
+    return ""
 
 
 def _causes(error: BaseException) -> list[BaseException]:

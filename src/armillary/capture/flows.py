@@ -65,15 +65,18 @@ def once(
     Returns:
         The flows that are left; the rows that are not; and what stands for each storage that they would make.
     """
-    times, size = Counter[int](), dict[int, int]()
+    times, size, made_at = Counter[int](), dict[int, int](), dict[int, int]()
     for flow in flows:
         times.update(flow.writes.keys())
         size |= flow.writes
+        made_at |= dict.fromkeys(flow.writes, flow.row)
 
     def what(flow: Flow) -> Kind | Communication | None:
         """Return what a row does, if it always makes the same of the same."""
         row, whole = rows[flow.row], bool(flow.reads and flow.writes)
         whole = whole and all(times[each] == 1 and size[each] == read for each, read in flow.reads.items())
+        # What is written later was there before.
+        whole = whole and all(made_at[each] < flow.row for each in flow.reads)
         if not whole or any(times[each] != 1 or each in alive for each in flow.writes):
             return None
         if row.kind == COMMUNICATION:

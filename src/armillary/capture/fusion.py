@@ -96,6 +96,20 @@ class Group:
                         found[source] = max(size, found.get(source, 0))
         return found
 
+    def stale(self, storage: int, writers: Mapping[int, Sequence[int]], until: int) -> bool:
+        """Return whether what a result is made of changes after it was read, up to a row: it cannot be made again."""
+        todo, seen = [storage], {storage}
+        while todo:
+            made = todo.pop()
+            for flow in self.flows:
+                for source in flow.reads if made in flow.writes else ():
+                    if any(flow.row < at <= until for at in writers.get(source, ())):
+                        return True
+                    if source in self.made and source not in seen:
+                        todo.append(source)
+                        seen.add(source)
+        return False
+
     def shares(self, flow: Flow) -> bool:
         """Return whether a row has a tensor in common with the kernel."""
         return bool((self.inputs.keys() | self.made.keys()) & flow.reads.keys())
@@ -157,7 +171,9 @@ def fuse(
             writers.setdefault(storage, []).append(flow.row)
     maker: dict[int, Group] = {}
     gone: set[int] = set()
-    for group in groups:
+    # Group -> the last row at which something is made again of what it reads.
+    until = {id(group): group.at for group in groups}
+    for group in reversed(groups):
         mine = {flow.row for flow in group.flows}
         for storage in group.made:
             outside = [flow for flow in readers.get(storage, ()) if flow.row not in mine]
@@ -167,9 +183,13 @@ def fuse(
                 continue
             if storage in alive or any(not group.gives(flow) or flow.row not in of_row for flow in outside):
                 continue
+            last = max((until[id(of_row[flow.row])] for flow in outside), default=group.at)
+            if outside and group.stale(storage, writers, last):
+                continue
             gone.add(storage)
             if outside:
                 maker[storage] = group
+                until[id(group)] = max(until[id(group)], last)
     # What stands for others is there as long as they would be.
     kept: dict[int, int] = {first: other for other, first in same.items()}
     new_kinds, numbers = list(kinds), {}

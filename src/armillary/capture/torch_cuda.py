@@ -13,7 +13,7 @@ from collections.abc import Callable
 from copyreg import _slotnames  # type: ignore[attr-defined]
 from typing import Any
 
-from armillary.capture import profilers
+from armillary.capture import compilers, profilers
 from armillary.capture.cuda_streams import streams
 from armillary.capture.device import FakeDevice
 from armillary.capture.graphs import Graphs
@@ -38,7 +38,7 @@ def install(
 
     The recorder learns of streams and events, and of what `torch.compile` is asked for; it knows the memory.
     """
-    noted, compiled = recorder.noted, recorder.where.compiled
+    noted = recorder.noted
     # Under their real device checks; both ask what there is when they are imported.
     torch_part("_dynamo")
     torch_part("_inductor.utils")
@@ -76,7 +76,7 @@ def install(
     _moves(torch)
     _lengths(torch)
     profilers.install(torch)
-    _compile(torch, compiled)
+    compilers.install(torch, recorder.where)
 
 
 def _lengths(torch: Any) -> None:
@@ -323,7 +323,8 @@ def _moves(torch: Any) -> None:
             plain.__set__(self, value)
             return
         with torch_part("utils._python_dispatch")._disable_current_modes():
-            new = value.detach()
+            # No view: FSDP assigns parts of a larger one, which nobody could change in place.
+            new = plain.__get__(value)
             if isinstance(self, torch.nn.Parameter):
                 new = torch.nn.Parameter(new, self.requires_grad)
         become(self, new)
@@ -370,12 +371,3 @@ def _moves(torch: Any) -> None:
 
     torch.nn.Module._apply = _apply
     torch.Tensor.data = property(plain.__get__, assign)
-
-
-def _compile(torch: Any, compiled: Callable[[Any], Any]) -> None:
-    def marked(model: Any = None, **_: Any) -> Any:
-        """`torch.compile`: the model as it is; its kernels are fused where they are written."""
-        return compiled(model) if model is not None else compiled
-
-    torch.compile = marked
-    torch.nn.Module.compile = lambda self, *_, **__: compiled(self) and None

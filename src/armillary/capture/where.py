@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ from armillary.capture.log import Place
 
 OURS = str(Path(__file__).parents[1])
 MOST_FRAMES = 200
+EXCEPTED = -1
+"""Region of what `torch.compiler.disable` keeps from being compiled, also within a compiled part."""
 
 
 class Where:
@@ -20,6 +22,7 @@ class Where:
 
     Attributes:
         region: Call of a compiled part that the last operator is in, below 0 in its backward pass; 0: none.
+        eager: Whether nothing is compiled now, whatever was asked for.
 
     A line is that of the innermost caller that is the user's own: that is not installed, or of the package that runs.
     """
@@ -35,6 +38,8 @@ class Where:
         self._again: dict[int, tuple[int, tuple[str, str, int] | None]] = {}
         # Parts that `torch.compile` was asked for, and how often one was called.
         self._compiled: set[int] = set()
+        self._excepted: set[int] = set()
+        self.eager: Callable[[], bool] = lambda: False
         self._calls = 0
         self.region = 0
         self._user: dict[str, str] = {}
@@ -73,7 +78,8 @@ class Where:
                 return Place(module, line, True)
             self.region = 0
             return Place("", self.line(), True)
-        (module, self.region), line = (self._stack() or [("", 0)])[-1], self.line()
+        (module, region), line = (self._stack() or [("", 0)])[-1], self.line()
+        self.region = max(region, 0)
         # The node of this operator was made just before it came here.
         number = self._torch.autograd._get_sequence_nr() - 1
         if task < 0:
@@ -115,11 +121,21 @@ class Where:
             return part
         if not callable(part) or isinstance(part, type):
             return part
+        return self._wrapped(part, lambda above: self._within(above, True))
 
+    def excepted(self, part: Any) -> Any:
+        """Take a module or function for one that is never compiled, and return what to use instead of it."""
+        if isinstance(part, self._torch.nn.Module):
+            self._kept.append(part)
+            self._excepted.add(id(part))
+            return part
+        return self._wrapped(part, lambda above: (above[0], EXCEPTED))
+
+    def _wrapped(self, part: Any, within: Callable[[tuple[str, int]], tuple[str, int]]) -> Any:
         @functools.wraps(part)
         def called(*args: Any, **named: Any) -> Any:
             stack = self._stack()
-            stack.append(self._within((stack or [("", 0)])[-1], True))
+            stack.append(within((stack or [("", 0)])[-1]))
             try:
                 return part(*args, **named)
             finally:
@@ -143,7 +159,7 @@ class Where:
 
     def _within(self, above: tuple[str, int], compiled: bool) -> tuple[str, int]:
         name, region = above
-        if compiled and not region:
+        if compiled and not region and not self.eager():
             self._calls += 1
             region = self._calls
         return name, region
@@ -161,14 +177,19 @@ class Where:
             self._kept.append(module)
             above = f"{stack[-1][0]}." if stack and stack[-1][0] else ""
             for name, each in module.named_modules(prefix="" if not stack else above + type(module).__name__):
-                self._names.setdefault(id(each), name)
-        region = stack[-1][1] if stack else 0
+                self._names.setdefault(id(each), _plain(name))
+        region = EXCEPTED if id(module) in self._excepted else stack[-1][1] if stack else 0
         stack.append(self._within((self._names[id(module)], region), id(module) in self._compiled))
 
     def _leave(self, *_: Any) -> None:
         stack = self._stack()
         if stack:
             stack.pop()
+
+
+def _plain(name: str) -> str:
+    """Return the name of a module without what `torch.compile` adds to it."""
+    return ".".join(part for part in name.split(".") if part != "_orig_mod")
 
 
 def _of_user(file: str) -> str:
