@@ -276,6 +276,32 @@ def test_only_what_inductor_compiles_is_fused(text: str, fused: bool, tmp_path: 
     assert {place.module for place in log.places} <= {"", "part", "0", "0.part"}
 
 
+def test_gradients_of_what_has_no_operator_belong_to_the_part_that_made_it(tmp_path: Path) -> None:
+    text = """
+class Halved(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x): return x.view_as(x)
+    @staticmethod
+    def backward(ctx, grad): return (torch.sin(grad) * 2 + 1).cos()
+class Waves(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part = torch.nn.Linear(8, 8)
+    def forward(self, x): return Halved.apply(self.part(x))
+part = Waves().cuda()
+part.requires_grad_()
+model = torch.nn.Sequential(WHICH, torch.nn.Linear(8, 8)).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3): step()
+"""
+    names = [
+        [kind.name for _, kind in capture(tmp_path, text.replace("WHICH", which)).operators()]
+        for which in ("torch.compile(part)", "part")
+    ]
+    assert "compiled::sin_mul_add_and_more" in names[0] and "aten::sin" not in names[0]
+    assert "aten::sin" in names[1]
+
+
 def test_a_compiled_module_is_what_programs_expect_of_it(tmp_path: Path) -> None:
     capture(tmp_path, """
 whole = torch.compile(model, mode="reduce-overhead")

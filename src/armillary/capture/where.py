@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,10 @@ class Where:
         # checkpoint makes again in a backward pass, its thread numbers anew.
         self._forward: dict[int, tuple[str, str, int]] = {}
         self._again: dict[int, tuple[int, tuple[str, str, int] | None]] = {}
+        # The numbers of the next node where a module began or ended, and where the program was then: nodes of
+        # functions without an operator, such as those that only quantise gradients, are known by these alone.
+        self._numbers: list[int] = []
+        self._bounds: list[tuple[str, int]] = []
         # Parts that `torch.compile` was asked for, and how often one was called.
         self._compiled: set[int] = set()
         self._excepted: set[int] = set()
@@ -71,7 +76,7 @@ class Where:
             number = node._sequence_nr()
             made, found = self._again.get(number, (task, None))
             # What a backward pass goes through was made before it began.
-            found = found if made != task else self._forward.get(number)
+            found = found if made != task else self._forward.get(number) or self._between(number)
             if found is not None:
                 module, line, region = found
                 self.region = -region
@@ -87,6 +92,13 @@ class Where:
         else:
             self._again.setdefault(number, (task, (module, line, self.region)))
         return Place(module, line, node is not None)
+
+    def _between(self, number: int) -> tuple[str, str, int] | None:
+        at = bisect_right(self._numbers, number) - 1
+        if at < 0:
+            return None
+        name, region = self._bounds[at]
+        return name, "", max(region, 0)
 
     def line(self) -> str:
         """Return file and line of the innermost caller that is not installed; "" if there is none."""
@@ -105,6 +117,8 @@ class Where:
     def step(self) -> None:
         """Forget the graph of the step before."""
         self._forward.clear()
+        self._numbers.clear()
+        self._bounds.clear()
 
     def modules(self) -> Iterator[tuple[str, Any]]:
         """Yield the modules that were called, and theirs, with their names."""
@@ -135,11 +149,11 @@ class Where:
         @functools.wraps(part)
         def called(*args: Any, **named: Any) -> Any:
             stack = self._stack()
-            stack.append(within((stack or [("", 0)])[-1]))
+            self._push(within((stack or [("", 0)])[-1]))
             try:
                 return part(*args, **named)
             finally:
-                stack.pop()
+                self._pop()
 
         return called
 
@@ -179,12 +193,29 @@ class Where:
             for name, each in module.named_modules(prefix="" if not stack else above + type(module).__name__):
                 self._names.setdefault(id(each), _plain(name))
         region = EXCEPTED if id(module) in self._excepted else stack[-1][1] if stack else 0
-        stack.append(self._within((self._names[id(module)], region), id(module) in self._compiled))
+        self._push(self._within((self._names[id(module)], region), id(module) in self._compiled))
 
     def _leave(self, *_: Any) -> None:
-        stack = self._stack()
-        if stack:
-            stack.pop()
+        if self._stack():
+            self._pop()
+
+    def _push(self, where: tuple[str, int]) -> None:
+        self._stack().append(where)
+        self._bound()
+
+    def _pop(self) -> None:
+        self._stack().pop()
+        self._bound()
+
+    def _bound(self) -> None:
+        number = self._torch.autograd._get_sequence_nr()
+        if self._torch._C._current_graph_task_id() >= 0 or (self._numbers and number < self._numbers[-1]):
+            return
+        if self._numbers and number == self._numbers[-1]:
+            self._bounds.pop()
+        else:
+            self._numbers.append(number)
+        self._bounds.append((self._stack() or [("", 0)])[-1])
 
 
 def _plain(name: str) -> str:
