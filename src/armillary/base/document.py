@@ -164,12 +164,12 @@ def read_document(source: Source, kind: str, syntax: str, *, listed: str = "") -
 
 
 def check_path(source: object, kind: str) -> None:
-    """Refuse anything that is not a path.
+    """Refuse anything that is not a path; an empty one would be the folder in which a command runs.
 
     Raises:
         InputError: names the value and the kind of file that was expected.
     """
-    if not isinstance(source, str | os.PathLike):
+    if not isinstance(source, str | os.PathLike) or not os.fspath(source):
         raise InputError(f"{kind}: got {show(source)}, expected its path, or what it holds")
 
 

@@ -104,6 +104,11 @@ def test_wrong_names_are_refused() -> None:
         armillary.train("llama-2-7b", {"network": network}, **SMALL)
 
 
+def test_an_empty_name_is_no_folder() -> None:
+    with pytest.raises(InputError, match="platform file: got '', expected its path, or what it holds"):
+        armillary.train("llama-2-7b", "", **SMALL)
+
+
 def test_a_roofline_by_name_is_said() -> None:
     keys = {"network": [{"topology": "Switch", "size": 8, "bandwidth": "450 GB/s", "latency": "1 us"}]}
     npu = {"peak": "900 TFLOP/s", "memory": {"bandwidth": "3 TB/s", "capacity": "80 GB"}}

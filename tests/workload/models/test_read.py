@@ -220,3 +220,9 @@ def test_a_file_goes_before_a_published_name(tmp_path: Path, monkeypatch: pytest
     assert load_model("gpt3", tmp_path).name == "two layers"
     monkeypatch.chdir(tmp_path)
     assert load_model("gpt3").name == "two layers"
+
+
+@pytest.mark.parametrize("name", ["", " "])
+def test_an_empty_name_is_no_model(name):
+    with pytest.raises(InputError, match=r"model: got ' ?', expected its name or file"):
+        load_model(name)

@@ -62,7 +62,9 @@ def _work(sizes: tuple[str, ...], precision: str, batch: int) -> Work:
         # At most nine digits each; 0 is no size.
         match = re.fullmatch(r"([1-9]\d{0,8})x([1-9]\d{0,8})x([1-9]\d{0,8})", text)
         if not match:
-            raise InputError(f"got '{text}', expected the sizes of a GEMM as MxNxK, e.g. 4096x4096x4096")
+            raise InputError(
+                f"got '{text}', expected the sizes of a GEMM as MxNxK, e.g. 4096x4096x4096, each from 1 to 999,999,999"
+            )
         gemms.append((Gemm(int(match[1]), int(match[2]), int(match[3]), batch),))
     element = {"fp32": 4, "bf16": 2, "fp8": 1}[precision]
     operations = [each.operations for (each,) in gemms]

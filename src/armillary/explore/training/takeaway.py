@@ -8,6 +8,7 @@ from typing import Any
 
 from armillary.base.text import on_one_line
 from armillary.explore.training.prediction import Prediction, headline, plan_text
+from armillary.explore.training.unsaid import comment
 from armillary.platform.files.preset import merged
 from armillary.workload.models import default_sequence, load_model
 from armillary.workload.models.schema import Decoder
@@ -25,6 +26,11 @@ RECOMPUTE = {
 
 SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved1F1B"}
 """Schedule of a pipeline -> its name in torch.distributed.pipelining, which torchtitan takes."""
+MEGATRON_STRATEGIES = {
+    "zero-2": "optim_grads", "zero-3": "optim_grads_params", "fsdp": "optim_grads_params",
+    "hsdp": "optim_grads_params",
+}  # fmt: skip
+"""Sharding that Megatron-FSDP does -> what it shares."""
 MEGATRON_RECIPES = {"delayed": "delayed", "current": "tensorwise", "block": "blockwise", "mx": "mxfp8"}
 """Recipe of fp8 -> its name in Megatron-core."""
 
@@ -79,8 +85,8 @@ def megatron(found: Prediction, model: Decoder) -> Iterator[str]:
     if plan.pipeline.virtual > 1:
         yield f"--num-virtual-stages-per-pipeline-rank {plan.pipeline.virtual}"
     yield f"--micro-batch-size {plan.microbatch} --global-batch-size {plan.batch} --seq-length {_sequence(plan, model)}"
-    if plan.data.sharding == "fsdp":
-        yield "--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params --ckpt-format fsdp_dtensor"
+    if strategy := MEGATRON_STRATEGIES.get(plan.data.sharding):
+        yield f"--use-megatron-fsdp --data-parallel-sharding-strategy {strategy} --ckpt-format fsdp_dtensor"
     elif plan.data.sharding != "ddp":
         yield "--use-distributed-optimizer"
     if plan.data.overlap:
@@ -125,8 +131,10 @@ def torchtitan(found: Prediction, model: Decoder) -> Iterator[str]:
     plan, own = found.plan, found.plan.parallel
     replicas = plan.ranks // (own.tp * own.pp * own.cp)
     yield f"# {plan_text(plan)}"
+    yield from comment(found, model, "torchtitan")
     yield "[training]"
-    yield f"local_batch_size = {plan.batch // replicas}"
+    # A pipeline cuts the local batch into microbatches; without one torchtitan accumulates local batches.
+    yield f"local_batch_size = {plan.batch // replicas if own.pp > 1 else plan.microbatch}"
     yield f"global_batch_size = {plan.batch}"
     yield f"seq_len = {_sequence(plan, model)}"
     yield ""
@@ -146,7 +154,11 @@ def torchtitan(found: Prediction, model: Decoder) -> Iterator[str]:
         yield f"expert_parallel_degree = {own.ep}"
     yield ""
     yield "[activation_checkpoint]"
-    yield f'mode = "{plan.recompute}"'
+    # Its selective mode is by operations, or of every N-th layer as a whole.
+    layers = plan.recompute == "full" and plan.recompute_every > 1
+    yield f'mode = "{"selective" if layers else plan.recompute}"'
+    if layers or plan.recompute == "selective":
+        yield f'selective_ac_option = "{plan.recompute_every if layers else "op"}"'
     if plan.checkpoint_every:
         yield ""
         yield "[checkpoint]"
@@ -179,7 +191,8 @@ def write(folder: Path, found: Prediction, name: str) -> list[Path]:
     refused = left_out(found.plan)
     if isinstance(model, Decoder) and "megatron-core.sh" not in refused:
         texts["megatron-core.sh"] = "\n".join(
-            ["# Flags of pretrain_gpt.py; data, tokenizer and learning rate are yours.", "FLAGS=("]
+            ["# Flags of pretrain_gpt.py; data, tokenizer and learning rate are yours."]
+            + [*comment(found, model, "megatron-core"), "FLAGS=("]
             + [f"  {line}" for line in megatron(found, model)]
             + [")", ""]
         )

@@ -106,6 +106,10 @@ def load_model(name: str | Path, folder: Path = Path()) -> Model:
     Raises:
         InputError: no such preset or file, or the file is malformed.
     """
+    if not str(name).strip():
+        raise InputError(
+            f"model: got {show(str(name))}, expected its name or file; `armillary generate list` shows names"
+        )
     path = model_file(name, folder)
     if path is not None:
         is_configuration = path.suffix == ".json" or (is_there(path) and path.is_dir())

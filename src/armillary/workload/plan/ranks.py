@@ -124,9 +124,11 @@ def _sharded(order: list[str], own: Parallel, shard: int, dp: int) -> list[tuple
     if last - first > 1 and min(own.cp, dp) > 1:
         return []  # no single axis: what shards goes over both
     sizes = {"tp": own.tp, "pp": own.pp, "fsdp": shard, "replicate": own.cp * dp // shard}
+    # Of two axes that are no neighbours one has a single rank: the place is that of the other.
+    place = "dp" if own.cp == 1 else "cp"
     names: list[str] = []
     for axis in dense:
-        names += [axis] if axis in ("tp", "pp") else ["fsdp", "replicate"] if "fsdp" not in names else []
+        names += [axis] if axis in ("tp", "pp") else ["fsdp", "replicate"] if axis == place else []
     return [(name, sizes[name]) for name in names]
 
 
@@ -150,8 +152,15 @@ def _joined(ways: list[list[tuple[str, int]]], own: Parallel) -> RankGrid:
     for way in ways:
         at = 1
         for axis, size in way:
-            # An axis covers the mesh dimensions from its stride to the next; pp is the same in all ways.
-            axes.setdefault(axis, tuple(range(starts[at], starts[at * size])))
+            # An axis covers the mesh dimensions from its stride to the next.
+            covered = tuple(range(starts[at], starts[at * size]))
+            if axes.setdefault(axis, covered) != covered:
+                # Experts would be in other stages than the layers around them.
+                raise InputError(
+                    f"order '{own.order}': {axis} {size} has neighbours {at} ranks apart among experts, and "
+                    f"{prod(sizes[: axes[axis][0]])} among other layers, expected an order that ends in pp, as "
+                    f"{'-'.join(AXES)}, or etp x ep as large as tp x cp"
+                )
             at *= size
     if "fsdp" not in axes:
         axes["fsdp"], axes["replicate"] = tuple(sorted(axes["cp"] + axes["dp"])), ()
