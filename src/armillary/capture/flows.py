@@ -69,16 +69,20 @@ def once(
     left: list[Flow] = []
     twice, same, known = set[int](), dict[int, int](), dict[object, Flow]()
     for flow in flows:
-        flow = flow._replace(reads={same.get(storage, storage): read for storage, read in flow.reads.items()})
+        reads = dict[int, int]()
+        for storage, read in flow.reads.items():
+            first_one = same.get(storage, storage)
+            reads[first_one] = max(read, reads.get(first_one, 0))
+        flow = flow._replace(reads=reads)
         row, whole = rows[flow.row], bool(flow.reads and flow.writes)
         whole = whole and all(times[each] == 1 and size[each] == read for each, read in flow.reads.items())
         # What is written later was there before.
         whole = whole and all(made_at[each] < flow.row for each in flow.reads)
         whole = whole and all(times[each] == 1 and each not in alive for each in flow.writes)
-        if whole and fusible(rows, kinds, flow) and not _random(kinds[row.what]):
+        if whole and fusible(rows, kinds, flow) and not is_random(kinds[row.what]):
             # In the order of the arguments: one less the other is not the other less the one.
-            read, made = tuple(flow.reads), tuple(flow.writes.values())
-            key = flow.region, flow.again, row.stream, row.what, read, made
+            made = tuple(flow.writes.values())
+            key = flow.region, flow.again, row.stream, row.what, tuple(reads), made
             first = known.setdefault(key, flow)
             if first is not flow:
                 twice.add(flow.row)
@@ -88,8 +92,10 @@ def once(
     return left, twice, same
 
 
-def _random(kind: Kind) -> bool:
-    return any(word in kind.name for word in ("rand", "dropout", "bernoulli", "normal_", "uniform"))
+def is_random(kind: Kind) -> bool:
+    """Return whether an operator gives something else each time."""
+    words = ("rand", "dropout", "bernoulli", "normal_", "uniform")
+    return "backward" not in kind.name and any(word in kind.name for word in words)
 
 
 def with_sums(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow]) -> list[Flow]:
