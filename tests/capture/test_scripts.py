@@ -352,3 +352,18 @@ optimizer = torch.optim.Adam(model.parameters())
 for _ in range(3): step()
 """, ranks=4, run=(0,))  # fmt: skip
     assert log.host_bytes
+
+
+def test_gradients_of_views_are_from_where_the_views_are(tmp_path: Path) -> None:
+    log = capture(tmp_path, """
+class Halves(torch.nn.Module):
+    def forward(self, x):
+        one, two = x.chunk(2, -1)
+        return torch.cat((-two, one), -1) * x
+model = torch.compile(torch.nn.Sequential(model, Halves()))
+for _ in range(3): step()
+""")  # fmt: skip
+    back = [(log.places[row.place], kind) for row, kind in log.operators() if log.places[row.place].backward]
+    # One kernel of all of them, in place of several.
+    [halves] = [kind for place, kind in back if place.module == "1"]
+    assert halves.name.startswith("compiled::") and "cat" in halves.name

@@ -81,17 +81,21 @@ def once(
             return None
         if row.kind == COMMUNICATION:
             return communications[row.what] if flow.region and communications else None
-        return kinds[row.what] if fusible(rows, kinds, flow) and not _random(kinds[row.what]) else None
+        return kinds[row.what] if fusible(rows, kinds, flow) and not is_random(kinds[row.what]) else None
 
     left: list[Flow] = []
     twice, same, known = set[int](), dict[int, int](), dict[object, Flow]()
     for flow, graph in zip(flows, _graphs(flows), strict=True):
-        flow = flow._replace(reads={same.get(storage, storage): read for storage, read in flow.reads.items()})
+        reads = dict[int, int]()
+        for storage, read in flow.reads.items():
+            first_one = same.get(storage, storage)
+            reads[first_one] = max(read, reads.get(first_one, 0))
+        flow = flow._replace(reads=reads)
         done = what(flow)
         if done is not None:
             # In the order of the arguments: one less the other is not the other less the one.
-            read, made = tuple(flow.reads), tuple(flow.writes.values())
-            first = known.setdefault((graph, rows[flow.row].stream, done, read, made), flow)
+            key = graph, rows[flow.row].stream, done, tuple(reads), tuple(flow.writes.values())
+            first = known.setdefault(key, flow)
             if first is not flow:
                 twice.add(flow.row)
                 same |= dict(zip(flow.writes, first.writes, strict=True))
@@ -111,8 +115,10 @@ def _graphs(flows: Sequence[Flow]) -> list[int]:
     return found[::-1]
 
 
-def _random(kind: Kind) -> bool:
-    return any(word in kind.name for word in ("rand", "dropout", "bernoulli", "normal_", "uniform"))
+def is_random(kind: Kind) -> bool:
+    """Return whether an operator gives something else each time."""
+    words = ("rand", "dropout", "bernoulli", "normal_", "uniform")
+    return "backward" not in kind.name and any(word in kind.name for word in words)
 
 
 def with_sums(rows: Sequence[Row], kinds: Sequence[Kind], flows: Sequence[Flow]) -> list[Flow]:

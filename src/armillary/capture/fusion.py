@@ -5,8 +5,8 @@ kernel, which reads what comes from outside and writes what is used outside. So 
 makes, with GEMMs or communications between them, if one of the two can move: the first until its results are read, the
 second to where all that it reads is there. What a call makes twice of the same is made once. What only the gradients of
 such operators need again is not kept but made again from the inputs of its kernel, as the partitioner of AOTAutograd
-does. What a checkpoint makes again and nobody reads is not made; what nothing reads in the backward pass is not there
-until then.
+does, unless it is random or they have changed. What a checkpoint makes again and nobody reads is not made; what nothing
+reads in the backward pass is not there until then.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from armillary.capture.flows import Flow, fusible, late, once, unread, with_sums
+from armillary.capture.flows import Flow, fusible, is_random, late, once, unread, with_sums
 from armillary.capture.kinds import Kind
 from armillary.capture.log import COMMUNICATION, JOIN, OPERATOR, Communication, Row
 
@@ -96,12 +96,17 @@ class Group:
                         found[source] = max(size, found.get(source, 0))
         return found
 
-    def stale(self, storage: int, writers: Mapping[int, Sequence[int]], until: int) -> bool:
-        """Return whether what a result is made of changes after it was read, up to a row: it cannot be made again."""
+    def lost(self, storage: int, writers: Mapping[int, Sequence[int]], until: int, random: set[int]) -> bool:
+        """Return whether a result cannot be made again: it is random, or made of what changes up to a row.
+
+        Like the mask of a dropout, which is kept for the gradients.
+        """
         todo, seen = [storage], {storage}
         while todo:
             made = todo.pop()
             for flow in self.flows:
+                if made in flow.writes and flow.row in random:
+                    return True
                 for source in flow.reads if made in flow.writes else ():
                     if any(flow.row < at <= until for at in writers.get(source, ())):
                         return True
@@ -169,6 +174,7 @@ def fuse(
             readers.setdefault(storage, []).append(flow)
         for storage in flow.writes:
             writers.setdefault(storage, []).append(flow.row)
+    random = {at for at in of_row if is_random(kinds[rows[at].what])}
     maker: dict[int, Group] = {}
     gone: set[int] = set()
     # Group -> the last row at which something is made again of what it reads.
@@ -184,7 +190,7 @@ def fuse(
             if storage in alive or any(not group.gives(flow) or flow.row not in of_row for flow in outside):
                 continue
             last = max((until[id(of_row[flow.row])] for flow in outside), default=group.at)
-            if outside and group.stale(storage, writers, last):
+            if outside and group.lost(storage, writers, last, random):
                 continue
             gone.add(storage)
             if outside:
@@ -255,12 +261,13 @@ def _groups(
         if groups and groups[0].region != flow.region:
             groups.clear()
             now.pop(row.stream, None)
-        group = None
+        group, here = None, [flow]
         if at in moved_to:
             waiting.setdefault(moved_to[at], []).append(flow)
             continue
         if fusible(rows, kinds, flow):
-            for early in waiting.pop(at, ()):
+            here = [*waiting.pop(at, ()), flow]
+            for early in here[:-1]:
                 groups.append(Group(flow.region))
                 groups[-1].add(early)
                 found[id(groups[-1])] = groups[-1]
@@ -272,8 +279,8 @@ def _groups(
                 groups.append(group)
                 found[id(group)] = group
         for each in groups:
-            if each is not group:
-                each.passed_by(flow)
+            for passing in here if each is not group else ():
+                each.passed_by(passing)
         if group is None or group.at != at:
             now.pop(row.stream, None)
         else:

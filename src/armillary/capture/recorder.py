@@ -216,8 +216,7 @@ class Recorder:
 
     def results(self, work: Any) -> list[Any]:
         """Return the tensors that the communication of a `Work` writes."""
-        found = self._works.get(id(work))
-        return list(found[2]) if found is not None else []
+        return list(self._works.get(id(work), (None, 0, ()))[2])
 
     def written_by(self, tensor: Any) -> int:
         """Return the number of the last communication that writes a tensor on a stream of its own; -1: none does."""
@@ -274,13 +273,14 @@ class Recorder:
             if log.kinds[number].family == "matmul":
                 self._one_device(results)
                 self.memory.library(stream, log.places[self._rows[-1].place].backward)
+        elif torch.is_grad_enabled():
+            self._here()  # the gradient of a view may be a kernel, as that of a split, and is from the same place
 
     def _one_device(self, results: list[Any]) -> None:
         """Refuse a process that computes on several devices: all of it would be taken for the time of one."""
         index = results[0].device.index
-        if self._device is None:
-            self._device = index
-        elif index != self._device:
+        self._device = index if self._device is None else self._device
+        if index != self._device:
             raise InputError(
                 f"{self.where.line()}: one process computes on cuda:{self._device} and cuda:{index}; expected a "
                 "process for each GPU, as torchrun starts them: a rank is one GPU"
