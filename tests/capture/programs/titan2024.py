@@ -19,8 +19,9 @@ from torchao.float8 import Float8LinearConfig
 from torchao.float8.float8_linear import Float8Linear
 from torchao.float8.float8_scaling_utils import NoopFwToFloat8BwDynamic, hp_tensor_to_float8_dynamic
 from torchao.float8.float8_training_tensor import GemmInputRole
+from torchao.float8.fsdp_utils import WeightWithDynamicFloat8CastTensor
 from torchtitan.components.loss import CrossEntropyLoss
-from torchtitan.components.quantization import Float8LinearConverter
+from torchtitan.components.quantization import Float8LinearConverter, float8
 from torchtitan.distributed import activation_checkpoint, fsdp
 from torchtitan.models import llama3
 from torchtitan.models.common.config_utils import decoder_vocab_size
@@ -30,6 +31,7 @@ from torchtitan.trainer import Trainer
 
 _layers, _shard = llama3._build_llama3_layers, fsdp.fully_shard
 _checkpoint = activation_checkpoint.ptd_checkpoint_wrapper
+_linear = float8.Float8Linear.__init__
 _redistribute_inputs, _redistribute_outputs = Module._redistribute_inputs, Module._redistribute_outputs
 
 
@@ -66,11 +68,20 @@ def _inputs(self: Module, dims: Any, args: Any, given: Any) -> Any:
 def _outputs(self: Module, dims: Any, found: Any) -> Any:
     """Quantise the gradients that it gathers in the backward pass."""
     found = _redistribute_outputs(self, dims, found)
-    if not isinstance(self, Float8Linear) or not self._sharding_config.out_dst_shardings:
+    gathers = dims.tp_enabled and self._sharding_config.out_dst_shardings
+    if not isinstance(self, Float8Linear) or not gathers:
         return found
     return NoopFwToFloat8BwDynamic.apply(
         found, self.linear_mm_config, self.config.cast_config_grad_output.target_dtype
     )
+
+
+def _wrapped(self: Any, config: Any) -> None:
+    """Quantise shards of weights before they are gathered, as torchao does where it converts a module itself."""
+    _linear(self, config)
+    own = self.config.cast_config_weight.target_dtype
+    held = WeightWithDynamicFloat8CastTensor(self.weight, self.linear_mm_config, own)
+    self.weight = torch.nn.Parameter(held, requires_grad=self.weight.requires_grad)
 
 
 class _OneScale(Float8LinearConverter):
@@ -98,6 +109,7 @@ def _as_then() -> None:
     activation_checkpoint.ptd_checkpoint_wrapper = lambda module, **said: _checkpoint(
         module, **{**said, "early_stop": True}
     )
+    float8.Float8Linear.__init__ = _wrapped
     Module._redistribute_inputs, Module._redistribute_outputs = _inputs, _outputs
     llama3._build_llama3_layers = lambda **said: _layers(**{**said, "fuse_qkv": False})
 
