@@ -267,17 +267,21 @@ def _groups(
             continue
         if fusible(rows, kinds, flow):
             here = [*waiting.pop(at, ()), flow]
-            for early in here[:-1]:
-                groups.append(Group(flow.region))
-                groups[-1].add(early)
-                found[id(groups[-1])] = groups[-1]
-            group, moved = _joined(flow, now.get(row.stream), groups)
-            for each in moved:
-                groups.remove(each)
-                del found[id(each)]
-            if id(group) not in found:
-                groups.append(group)
-                found[id(group)] = group
+            for joining in tuple(here):
+                # What is made late moves what makes it to here, if that can, but not back to that.
+                before = now.get(row.stream) if joining is flow else None
+                movable = groups if joining is flow else [other for other in groups if not other.fixed]
+                group, moved = _joined(joining, before, movable)
+                for other in moved:
+                    groups.remove(other)
+                    del found[id(other)]
+                    # With what moved to here it has passed what is between.
+                    here = [*here, *other.flows]
+                    if now.get(row.stream) is other:
+                        now[row.stream] = group
+                if id(group) not in found:
+                    groups.append(group)
+                    found[id(group)] = group
         for each in groups:
             for passing in here if each is not group else ():
                 each.passed_by(passing)
