@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
+from click.testing import CliRunner, Result
 
+from armillary.cli import main
 from armillary.trace import GraphBuilder, Node, Trace, graph_of, write_graph, write_trace
 from armillary.trace.columns import NodeType
 
@@ -358,3 +359,18 @@ def test_check_reports_a_cycle_and_fails(inputs: Path, call: Callable[[str], Res
         == "cyclic.et: error: dependency cycle of 2 nodes, expected none: 2 'n2' -> 1 'n1' -> 2\n"
         "verdict: cannot be simulated: 1 error\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["sweep", ""], "SWEEP"), (["validate", "--data", ""], "--data"), (["validate", "--data="], "--data"),
+        (["validate", "astra-sim-hgx-h100", "--json", ""], "--json"),
+        (["plan", "llama-3-8b", "--machine", "8xh100", "--plan", ""], "--plan"),
+        (["calibrate", "observe", "a.json", ""], "FILE"),
+    ],
+)  # fmt: skip
+def test_an_empty_name_is_no_folder(words: list[str], name: str) -> None:
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 2, result.output
+    assert name in result.output and "got '', expected the name of a file or folder" in result.output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -173,3 +174,15 @@ def test_nodes_are_found_in_any_order_of_their_ids(tmp_path: Path) -> None:
     nodes, ns = times.of(graph)
     assert nodes.tolist() == [0, 1, 2] and ns[0] == ns[2] != ns[1]
     assert np.isfinite(ns).all() and len(encode(graph)) > 0
+
+
+def test_gemms_in_fp4_are_faster_than_in_fp8_where_a_device_has_a_peak_of_it() -> None:
+    def asked(machine: str, precision: str) -> tuple[int, str]:
+        words = ["machine", "gemm", machine, "8192x8192x8192", "--precision", precision, "--json", "-"]
+        result = CliRunner().invoke(main, words)
+        return result.exit_code, result.stdout
+
+    times = [json.loads(asked("dgx-b200", name)[1])[0]["time_ns"] for name in ("fp4", "fp8", "bf16")]
+    assert times == sorted(times)
+    code, _ = asked("dgx-h100", "fp4")
+    assert code == 2

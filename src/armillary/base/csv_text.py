@@ -13,7 +13,7 @@ from armillary.base.errors import InputError, nearest
 
 
 class CsvRows(Iterator[list[str]]):
-    """The rows of CSV text, one after the other; `line` is the number of the last line that was read.
+    """The rows of CSV text, one after the other, without spaces around their cells; `line` is that of the last one.
 
     Raises:
         InputError: a cell is longer than any is, there are too many rows, or the text is no CSV.
@@ -37,7 +37,7 @@ class CsvRows(Iterator[list[str]]):
         if self._reader.line_num > self._most:
             check_count(self._reader.line_num, MOST_ROWS, f"{os.fspath(self._path)}: rows", "a shorter table")
         try:
-            return next(self._reader)
+            return [cell.strip() for cell in next(self._reader)]
         except csv.Error as error:
             raise InputError(f"{self._path}:{self.line}: {error}, expected a row of a table") from None
 

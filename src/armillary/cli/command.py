@@ -169,10 +169,25 @@ class Command(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; an error names this command, also where click's parser does not know it."""
         try:
+            if not ctx.resilient_parsing:
+                self._refuse_empty_names(ctx, args)
             return super().parse_args(ctx, args)
         except click.UsageError as error:
             error.ctx = error.ctx or ctx
             raise
+
+    def _refuse_empty_names(self, ctx: click.Context, args: Sequence[str]) -> None:
+        """Refuse "" as the name of a file, which a variable that is not set leaves: a path of it is this folder."""
+        if not any(each == "" or each.endswith("=") for each in args):
+            return
+        # What the parser alone returns are the texts as they were typed.
+        typed, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+        for param in self.get_params(ctx):
+            given = typed.get(param.name or "")
+            if isinstance(param.type, click.Path | OutputFile | OutputFolder) and (
+                given == "" or (isinstance(given, list | tuple) and "" in given)
+            ):
+                raise click.BadParameter("got '', expected the name of a file or folder", ctx, param)
 
     def headed(self, ctx: click.Context) -> dict[str, list[click.Parameter]]:
         """Return the options by their headings; all under Options where they are few."""

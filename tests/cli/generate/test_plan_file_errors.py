@@ -45,3 +45,20 @@ def test_an_option_is_named(call: Call, words: str) -> None:
     Path("plan.yaml").write_text("batch: 64\nmicrobatch: 2\n")
     result = call(f"{words} --plan plan.yaml --microbatch 0")
     assert result.exit_code == 2 and "--microbatch: got 0, expected 1 or more" in result.output
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ("", "Missing option '--batch'"),
+        ("--batch 64 --lora-targets qkv", "Missing option '--lora-rank'"),
+        (
+            "--batch 64 --precision fp4",
+            "--precision: got 'fp4', but h100-sxm has no peak of it; expected one of",
+        ),
+    ],
+)
+def test_a_missing_or_impossible_option_is_named(call: Call, words: str, options: str, problem: str) -> None:
+    result = call(f"{words} {options}")
+    assert result.exit_code == 2 and problem in result.output, result.output

@@ -71,11 +71,11 @@ def test_a_file_of_ones_own_is_shown_whole(tmp_path: Path) -> None:
         (HEADER, "no GEMMs"),
         (
             HEADER + "x,bf16,1,2,three,1\n",
-            "row 1 below the header: got 'x,bf16,1,2,three,1', expected m, n and k",
+            "bad.csv:2: k: got 'three', expected a whole number from 1 to 2147483647",
         ),
         (
             HEADER + "x,bf16,1,2,3,-1\n",
-            "got 'x,bf16,1,2,3,-1', expected m, n and k from 1 to 2147483647, and a latency in ms",
+            "bad.csv:2: latency: got '-1', expected ms above 0",
         ),
     ],
 )

@@ -73,3 +73,8 @@ def test_what_is_asked_for_by_name_must_be_there(made_up, tmp_path):
         plan(["wider"], measured=tmp_path)
     with pytest.raises(InputError, match="there is no folder 'nowhere'"):
         plan(measured=Path("nowhere"))
+
+
+def test_an_empty_name_is_not_the_current_folder() -> None:
+    with pytest.raises(InputError, match="data: got '', expected the name of a file or folder"):
+        validate(data=[""])

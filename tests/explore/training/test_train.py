@@ -89,6 +89,8 @@ def test_a_plan_that_does_not_fit_says_so() -> None:
         ({"batch": 8, "ranks": 4}, "ranks: got 4, expected 8"),
         ({"batch": 8, "tp": 2, "parallel": {"tp": 4}}, "tp: given twice"),
         ({"batch": "many"}, "batch"),
+        ({"batch": 8, "precision": "fp4"}, "got 'fp4', but h100-sxm has no peak of it; expected one of bf16"),
+        ({"batch": 8, "lora": {"targets": ["qkv"]}}, "lora.rank: missing"),
     ],
 )
 def test_wrong_plans_are_refused(keys: dict, words: str) -> None:

@@ -38,12 +38,12 @@ def test_counts_are_nodes_racks_or_devices(name: str, shape: list[int]) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("12xh100", "nearest: 8 and 16"),
+        ("12xh100", "12 devices, expected at most 8, or a multiple of 8; nearest: 8 and 16"),
         ("0xh100", "0 devices, expected 1 to"),
         ("99999999xdgx-h100", "expected 1 to"),
         ("8xh101", "did you mean 'h100'"),
         ("4xdgx-superpod-h100", "cannot be counted"),
-        ("74xgb200", "nearest: 72 and 80"),
+        ("74xgb200", "a multiple of a number from 40 to 72 in steps of 4, .*; nearest: 72 and 80"),
     ],
 )
 def test_what_cannot_be_counted_is_refused(name: str, words: str) -> None:

@@ -226,3 +226,8 @@ def test_layers_that_communicate_are_refused():
     layers = dlrm_layers(load_model("dlrm-libra"), given)
     with pytest.raises(InputError, match="step 'exchange' of layer 'embedding' communicates"):
         parameter_server_trace(layers, given)
+
+
+def test_one_rank_cannot_hold_the_weights_of_others() -> None:
+    with pytest.raises(InputError, match="got 1 rank, expected at least 2"):
+        parameter_server_trace([layer("a", 64)], plan(1, 1).model_copy(update={"ranks": 1}))

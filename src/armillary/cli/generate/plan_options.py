@@ -125,6 +125,8 @@ class PlanOptions:
         except PlanError as error:
             if error.place in self._given:
                 raise InputError(f"--{self._given[error.place][0]}: {error.problem}") from None
+            if not self._file and error.missing in (known for known, _ in leaves(self._kind)):
+                raise click.UsageError(f"Missing option '--{option_name(error.missing)}'") from None
             if not self._file:
                 raise
             raise document.error(_written(document, error.place), error.problem) from None

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 )
 @machine_argument()
 @click.argument("sizes", nargs=-1, required=True, metavar="MxNxK…")
-@option("--precision", type=click.Choice(("fp32", "bf16", "fp8")), default="bf16", show_default=True)
+@option("--precision", type=click.Choice(("fp32", "bf16", "fp8", "fp4")), default="bf16", show_default=True)
 @option("--batch", type=click.IntRange(1), default=1, show_default=True, help="GEMMs per kernel.")
 @json_option("Write the result as JSON, in ns.")
 def command(machine: str, sizes: tuple[str, ...], precision: str, batch: int, json_file: Path | None) -> None:
@@ -49,12 +49,14 @@ def command(machine: str, sizes: tuple[str, ...], precision: str, batch: int, js
 
 
 def _work(sizes: tuple[str, ...], precision: str, batch: int) -> Work:
+    import math
     import re
 
     import numpy as np
 
     from armillary.base.errors import InputError
     from armillary.compute import Work
+    from armillary.compute.gpu.gemm import ELEMENT
     from armillary.trace.gemm import Gemm
 
     gemms = []
@@ -66,7 +68,6 @@ def _work(sizes: tuple[str, ...], precision: str, batch: int) -> Work:
                 f"got '{text}', expected the sizes of a GEMM as MxNxK, e.g. 4096x4096x4096, each from 1 to 999,999,999"
             )
         gemms.append((Gemm(int(match[1]), int(match[2]), int(match[3]), batch),))
-    element = {"fp32": 4, "bf16": 2, "fp8": 1}[precision]
     operations = [each.operations for (each,) in gemms]
     # The product of three such numbers may leave int64.
     if max(operations) >= 2**63:
@@ -74,7 +75,7 @@ def _work(sizes: tuple[str, ...], precision: str, batch: int) -> Work:
     return Work(
         sizes,
         np.array(operations, np.int64),
-        np.array([element * each.elements for (each,) in gemms], np.int64),
+        np.array([math.ceil(ELEMENT[precision] * each.elements) for (each,) in gemms], np.int64),
         (precision,) * len(sizes),
         tuple(gemms),
         # No recorded durations.

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armillary.base.csv_text import CsvRows, check_columns, check_width
+from armillary.base.csv_text import CsvRows, check_columns, check_width, number_in
 from armillary.base.errors import InputError
+from armillary.base.hints import show
 from armillary.base.json_text import parse_json
 from armillary.compute.gpu.attention import attention_seconds, context_seconds, scores
 from armillary.compute.gpu.device import AttentionFit, Gpu
@@ -93,7 +94,7 @@ def prefills_of(path: Path, text: str) -> Kernels:
     """
     # Lines of # are notes of whoever published the file.
     reader = CsvRows(path, ("" if line.startswith("#") else line for line in io.StringIO(text)))
-    rows = [(reader.line, row) for row in reader if row]
+    rows = [(reader.line, row) for row in reader if any(row)]
     head, header = rows[0] if rows else (1, [])
     for name in COLUMNS:
         if name not in header:
@@ -103,21 +104,19 @@ def prefills_of(path: Path, text: str) -> Kernels:
         check_width(path, line, row, header)
     place = {name: header.index(name) for name in COLUMNS}
     column = {name: [row[at] for _, row in rows[1:]] for name, at in place.items()}
-    try:
-        # All columns but the device and the two data types.
-        number = {name: np.array(column[name], float) for name in COLUMNS[1:7] + COLUMNS[9:]}
-    except ValueError as error:
-        raise InputError(
-            f"{path}: expected numbers in {', '.join(COLUMNS[1:7] + COLUMNS[9:])}: {error}"
-        ) from error
+    # All columns but the device and the two data types; None, of a cell that is no number, becomes NaN.
+    number = {
+        name: np.array([number_in(cell) for cell in column[name]], float)
+        for name in COLUMNS[1:7] + COLUMNS[9:]
+    }
     for name, values in number.items():
         none_is_fine = name in ("window_size", "step")
         wrong = ~((values >= 0 if none_is_fine else values > 0) & (values < LARGEST))
         if wrong.any():
             at = int(wrong.argmax())
-            expected = "of at least 0" if none_is_fine else "above 0"
+            expected = f"a number {'of at least 0' if none_is_fine else 'above 0'}, below 2^53"
             raise InputError(
-                f"{path}:{rows[1 + at][0]}: {name}: got '{column[name][at]}', expected a number {expected}, below 2^53"
+                f"{path}:{rows[1 + at][0]}: {name}: got {show(column[name][at])}, expected {expected}"
             )
     queries, width = number["isl"], number["head_dim"]
     # `step` is what is in the cache already: queries attend to it as well.

@@ -133,6 +133,8 @@ def _rows(path: Path, header: Sequence[str], lines: Sequence[tuple[int, str]]) -
     for number, line in lines:
         # A line at a time: a quote that stays open ends with it.
         values = next(CsvRows(path, [line], number), [])
+        if not any(values):
+            continue
         check_width(path, number, values, header)
         yield _Row(f"{path}:{number}", dict(zip(header, values, strict=False)))
 

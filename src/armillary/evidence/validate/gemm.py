@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from armillary.base.csv_text import CsvRows, check_columns, check_width
+from armillary.base.csv_text import CsvRows, check_columns, check_width, number_in
 from armillary.base.errors import InputError
 from armillary.base.hints import show
 from armillary.compute.gpu.attention import context_seconds
@@ -190,30 +190,29 @@ def _interval(gpu: Gpu | None, precision: str | None, us: float) -> tuple[float,
 
 def _read(path: Path, text: str) -> dict[tuple[str, str], _Column]:
     lines = CsvRows(path, ("" if line.startswith("#") else line for line in io.StringIO(text)))
-    header = next((row for row in lines if row), [])
+    header = next((row for row in lines if any(row)), [])
     for name in COLUMNS:
         if name not in header:
             raise InputError(f"{path}: no column '{name}'; it has {', '.join(header) or 'none'}")
     check_columns(path, lines.line, header)
     place = [header.index(name) for name in COLUMNS]
     found: dict[tuple[str, str], _Column] = {}
-    # Row numbers without the header and without comments.
-    for number, line in enumerate((row for row in lines if any(map(str.strip, row))), 1):
+    for line in lines:
+        if not any(line):
+            continue
         check_width(path, lines.line, line, header)
-        try:
-            device, word, m, n, k, ms = (line[at] for at in place)
-            sizes, us = (int(m), int(n), int(k)), float(ms) * 1e3
-        except (ValueError, IndexError):
-            sizes, us = (0, 0, 0), 0.0
+        device, word, *cells = (line[at] for at in place)
+        *sizes, ms = (number_in(cell) or 0.0 for cell in cells)
         # Sizes below 1 or times that are no number would spoil the mean; larger ones are no GEMMs.
-        if min(sizes) < 1 or max(sizes) >= 2**31 or not 0 < us < float("inf"):
-            raise InputError(
-                f"{path}: row {number} below the header: got {show(','.join(line))}, expected m, n and k from 1 to "
-                "2147483647, and a latency in ms above 0"
-            )
+        fine = (*(1 <= size < 2**31 and size.is_integer() for size in sizes), 0 < ms * 1e3 < math.inf)
+        if not all(fine):
+            at = fine.index(False)
+            name = COLUMNS[2 + at]
+            expected = "ms above 0" if name == "latency" else "a whole number from 1 to 2147483647"
+            raise InputError(f"{path}:{lines.line}: {name}: got {show(cells[at])}, expected {expected}")
         column = found.setdefault((device, word), _Column())
-        column.sizes.append(sizes)
-        column.us.append(us)
+        column.sizes.append((int(sizes[0]), int(sizes[1]), int(sizes[2])))
+        column.us.append(ms * 1e3)
     return found
 
 

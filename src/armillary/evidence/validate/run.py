@@ -147,5 +147,8 @@ def validate(
         InputError: an unknown name, a file of no known format, or measurements of a suite that was asked for by name
             are not there.
     """
-    jobs, _ = plan(names or (), [Path(path) for path in data], Path(measured) if measured else None)
+    files = [*data]
+    if "" in files:
+        raise InputError("data: got '', expected the name of a file or folder")
+    jobs, _ = plan(names or (), [Path(path) for path in files], Path(measured) if measured else None)
     return run(jobs, progress)

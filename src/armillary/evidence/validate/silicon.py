@@ -17,14 +17,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from armillary.base.csv_text import CsvRows
-from armillary.base.errors import ArmillaryError, InputError, nearest
-from armillary.base.packing import read_unpacked
-from armillary.base.reading import MOST_TEXT, decoded
+from armillary.base.csv_text import number_in
+from armillary.base.errors import ArmillaryError, InputError
+from armillary.base.hints import show
 from armillary.compute.machine import machine_of
 from armillary.evidence.validate.configurations import NEAR, Point, answers
 from armillary.evidence.validate.start_scripts import BLACKWELL, Recipe
 from armillary.evidence.validate.table import Bar, Progress, Row, Suite, Table
+from armillary.evidence.validate.training.rows import read_rows
 from armillary.serving.interval import interval
 from armillary.serving.load import load_requests
 from armillary.serving.outcome import quantiles
@@ -117,22 +117,7 @@ def read_cases(path: Path) -> list[Case]:
     Raises:
         InputError: it cannot be read, or a number of a row is none.
     """
-    try:
-        text = decoded(read_unpacked(path, MOST_TEXT), path)
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path}: cannot be read as text ({error}), expected a table of serving runs"
-        ) from None
-    # As in other measurements, lines before the header may be comments.
-    lines = [line for line in text.splitlines() if not line.startswith("#")]
-    rows = CsvRows(path, lines)
-    header = [each.strip() for each in next(rows, [])]
-    for name in COLUMNS:
-        if name not in header:
-            raise InputError(
-                f"{path}: no column '{name}'{nearest(name, header)}, expected {', '.join(COLUMNS)}"
-            )
-    return [_case(f"{path}:{rows.line}", row) for row in rows.named(header)]
+    return [_case(f"{path}:{line}", row) for line, row in read_rows(path, COLUMNS)]
 
 
 def _case(where: str, row: dict[str, str]) -> Case:
@@ -215,17 +200,16 @@ def _number(where: str, key: str, row: dict[str, str], low: int, high: int, usua
     found = int(text) if text.isdecimal() and len(text) < 10 else -1
     # Rows of disaggregated serving leave these out, and are themselves left out.
     if not low <= found <= high:
-        raise InputError(f"{where}: {key}: got '{row[key]}', expected a whole number from {low} to {high:,}")
+        raise InputError(
+            f"{where}: {key}: got {show(row[key])}, expected a whole number from {low} to {high:,}"
+        )
     return found
 
 
 def _ms(where: str, key: str, row: dict[str, str]) -> float:
-    try:
-        found = float(row[key])
-    except ValueError:
-        found = math.nan
-    if not 0 < found < 1e9:
-        raise InputError(f"{where}: {key}: got '{row[key]}', expected ms above 0")
+    found = number_in(row[key])
+    if found is None or not 0 < found < 1e9:
+        raise InputError(f"{where}: {key}: got {show(row[key])}, expected ms above 0")
     return found
 
 

@@ -18,12 +18,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from armillary.base.csv_text import CsvRows
-from armillary.base.errors import ArmillaryError, InputError, nearest
-from armillary.base.packing import read_unpacked
-from armillary.base.reading import MOST_TEXT, decoded
+from armillary.base.csv_text import number_in
+from armillary.base.errors import ArmillaryError, InputError
+from armillary.base.hints import show
 from armillary.compute.machine import machine_of
 from armillary.evidence.validate.table import Bar, Progress, Row, Suite, Table
+from armillary.evidence.validate.training.rows import read_rows
 from armillary.serving.interval import interval
 from armillary.serving.outcome import Floats, Outcome, quantiles
 from armillary.serving.requests import Requests
@@ -111,22 +111,13 @@ def read_points(paths: Sequence[Path]) -> list[Point]:
     """
     found: dict[tuple[str, int, str], Point] = {}
     for path in paths:
-        try:
-            text = decoded(read_unpacked(path, MOST_TEXT), path)
-        except UnicodeDecodeError as error:
-            raise InputError(f"{path}: cannot be read as text ({error}), expected a table") from None
-        rows = CsvRows(path, text.splitlines())
-        header = [each.strip() for each in next(rows, [])]
-        for name in COLUMNS:
-            if name not in header:
-                raise InputError(f"{path}: no column '{name}'{nearest(name, header)}")
-        for row in rows.named(header):
-            where = f"{path}:{rows.line}"
+        for line, row in read_rows(path, COLUMNS):
+            where = f"{path}:{line}"
             stage = int(_number(where, "stage_index", row, -1, 100))
             key = row["experiment"], stage, row["metric_name"]
             actual = _number(where, "actual", row, 0, 1e9)
             if actual <= 0:
-                raise InputError(f"{where}: actual: got '{row['actual']}', expected ms above 0")
+                raise InputError(f"{where}: actual: got {show(row['actual'])}, expected ms above 0")
             point = found.setdefault(key, Point(*key, actual, {}, row))
             if row["predicted"].strip():
                 point.others[row["simulator"]] = _number(where, "predicted", row, 0, 1e12)
@@ -134,12 +125,9 @@ def read_points(paths: Sequence[Path]) -> list[Point]:
 
 
 def _number(where: str, key: str, row: dict[str, str], low: float, high: float) -> float:
-    try:
-        found = float(row[key])
-    except ValueError:
-        found = math.nan
-    if not low <= found <= high:
-        raise InputError(f"{where}: {key}: got '{row[key]}', expected a number from {low:g} to {high:g}")
+    found = number_in(row[key])
+    if found is None or not low <= found <= high:
+        raise InputError(f"{where}: {key}: got {show(row[key])}, expected a number from {low:g} to {high:g}")
     return found
 
 

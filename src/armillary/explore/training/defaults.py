@@ -61,7 +61,7 @@ def completed(
         PlanError: there is no batch.
     """
     if given.get("batch") is None:
-        raise PlanError((), "missing key 'batch': samples of one step, over all replicas")
+        raise PlanError((), "missing key 'batch': samples of one step, over all replicas", ("batch",))
     schedule, sharding = _at(given, ("pipeline", "schedule")), _at(given, ("data", "sharding"))
     ruled_out: list[tuple[str, ...]] = []
     # Their gradients of weights follow on their own, so that no order within a backward pass is left to choose;

@@ -26,11 +26,12 @@ class PlanError(InputError):
     Attributes:
         place: The key, as a plan has it; (): the plan.
         problem: What is wrong with it.
+        missing: The key that is missing, as a plan has it; (): none is.
     """
 
-    def __init__(self, place: KeyPath, problem: str) -> None:
+    def __init__(self, place: KeyPath, problem: str, missing: KeyPath = ()) -> None:
         super().__init__(": ".join(filter(None, ("plan", ".".join(map(str, place)), problem))))
-        self.place, self.problem = place, problem
+        self.place, self.problem, self.missing = place, problem, missing
 
 
 def nested(plan: Mapping[str, Any]) -> dict[str, Any]:

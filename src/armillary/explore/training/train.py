@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from armillary.base.document import Source
+from armillary.base.errors import one_of
 from armillary.base.kinds import check_kinds
 from armillary.base.units import format_bytes, format_time, parse_bytes
 from armillary.compute.gpu.device import load_gpu
@@ -181,10 +182,16 @@ def plan_of(values: Mapping[str, Any], machine: Machine) -> Plan:
             ("ranks",), f"got {ranks}, expected {machine.npus:,}, the devices of machine {machine.name}"
         )
     try:
-        return Plan.model_validate({"ranks": machine.npus, **values})
+        plan = Plan.model_validate({"ranks": machine.npus, **values})
     except ValidationError as error:
         place, problem = first_problem(error)
-        raise PlanError(place, problem or "missing") from None
+        raise PlanError(place, problem or "missing", () if problem else place) from None
+    precision = plan.numbers.compute
+    # Said of the key: the compute model could only say it of a kernel.
+    if machine.device and precision not in (peaks := load_gpu(machine.device).peaks):
+        expected = f"{machine.device} has no peak of it; expected {one_of(peaks)}"
+        raise PlanError(("numbers", "compute"), f"got '{precision}', but {expected}")
+    return plan
 
 
 def _check_offload(plan: Plan, machine: Machine) -> None:

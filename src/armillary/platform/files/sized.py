@@ -65,9 +65,13 @@ def sized(name: str, platform: Mapping[str, Any], scale: Mapping[str, Any], devi
     used = _domain(devices, domain, part)
     if not used:
         low, high = _nearest(devices, domain, part)
+        shares = [*_parts(domain, part)]
+        alike = f"{domain}"
+        if len(shares) > 1:
+            alike = f"a number from {shares[-1]} to {domain} in steps of {part}, which each domain then has"
         raise InputError(
-            f"machine {name}: {devices:,} devices are no whole domains of {domain} or, of each alike, of a multiple of "
-            f"{part}; nearest: {low:,} and {high:,}"
+            f"machine {name}: {devices:,} devices, expected at most {domain}, or a multiple of {alike}; "
+            f"nearest: {low:,} and {high:,}"
         )
     network = [_of_size(inner, used)]
     if devices > used:

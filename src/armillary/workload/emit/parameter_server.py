@@ -106,6 +106,10 @@ def workers_of(plan: Plan) -> tuple[int, int]:
     own, servers = plan.parallel, plan.data.servers
     if plan.data.sharding != "parameter-server":
         raise InputError(f"sharding '{plan.data.sharding}': expected 'parameter-server'")
+    if plan.ranks < 2:
+        raise InputError(
+            "sharding 'parameter-server': got 1 rank, expected at least 2, of which one holds the weights"
+        )
     if servers >= plan.ranks:
         raise InputError(
             f"servers {servers}: expected fewer than ranks {plan.ranks} (nearest: {plan.ranks - 1})"

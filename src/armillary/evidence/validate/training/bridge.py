@@ -15,7 +15,9 @@ from math import gcd
 from pathlib import Path
 from typing import Any, TypeVar
 
+from armillary.base.csv_text import number_in
 from armillary.base.errors import InputError
+from armillary.base.hints import show
 from armillary.evidence.validate.training.case import Case
 from armillary.evidence.validate.training.machines import MACHINES
 from armillary.evidence.validate.training.rows import read_rows
@@ -143,20 +145,20 @@ def cases(path: Path) -> Iterator[Case]:
 def _case(path: Path, line: int, row: dict[str, str]) -> Case:
     def value(column: str, absent: int | None = None) -> int:
         # "1 (2)" is another precision's value in brackets, "661[^note]" a footnote.
-        # Brackets hold another precision's value.
         text = re.sub(r"[(\[].*", "", row[column]).strip().replace(",", "")
         if text in ("", "n/a") and absent is not None:
             return absent
-        try:
-            return int(float(text))
-        except (ValueError, OverflowError):
-            # A footnote or text where a number must be.
+        found = number_in(text)
+        # Only what a row may leave out may be 0, which says that it is not used.
+        least = 1 if absent is None else 0
+        if found is None or not least <= found < 2**53 or not found.is_integer():
             raise InputError(
-                f"{path}:{line}: {column}: got '{row[column]}', expected a whole number"
-            ) from None
+                f"{path}:{line}: {column}: got {show(row[column])}, expected a whole number of at least {least}"
+            )
+        return int(found)
 
     npus, batch, micro, sequence = (value(name) for name in ("#-GPUs", "GBS", "MBS", "Sequence Length"))
-    tp, pp, cp, vp, ep = (value(name, 1) for name in ("TP", "PP", "CP", "VP", "EP"))
+    tp, pp, cp, vp, ep = (max(value(name, 1), 1) for name in ("TP", "PP", "CP", "VP", "EP"))
     system, word = row["System"].strip(), row["Precision"].split("(")[0].strip()
     model, reason = _model(row["Model"])
     # Order matters: the first reason is shown.
@@ -202,7 +204,7 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
         plan["pipeline"] = {"schedule": "interleaved", "virtual": vp}
         if model is not None and pp * vp > model.layers:  # embedding and head are stages of their own
             plan["pipeline"]["layers"] = [0, *[1] * model.layers, 0]
-    name, release = row["Model"].strip(), row["release"].split()[0]
+    name, release = row["Model"].strip(), row["release"].partition(" ")[0]
     moe = model is not None and model.experts is not None
     if moe:
         of = (row["Model"], system, plan["numbers"].get("recipe", ""), release)

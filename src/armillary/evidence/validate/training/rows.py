@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
 from math import inf
 from pathlib import Path
 
-from armillary.base.csv_text import CsvRows
+from armillary.base.csv_text import CsvRows, number_in
 from armillary.base.errors import InputError
+from armillary.base.hints import show
 from armillary.evidence.calibrate.samples import measured_text
 
 MOST_ROWS = 100_000
@@ -42,10 +42,7 @@ def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[st
 
 
 def _cells(path: Path, line: int, text: str) -> list[str]:
-    try:
-        return next(csv.reader([text]), [])
-    except csv.Error as error:
-        raise InputError(f"{path}:{line}: {error}, expected names of columns") from None
+    return next(CsvRows(path, [text], line), [])
 
 
 def number(path: Path, line: int, row: dict[str, str], column: str, *, least: float = 0) -> float:
@@ -54,13 +51,12 @@ def number(path: Path, line: int, row: dict[str, str], column: str, *, least: fl
     Raises:
         InputError: it is none.
     """
-    try:
-        found = float(row[column])
-    except ValueError:
-        found = float("nan")
+    found = number_in(row[column])
     # NaN fails the comparison, too.
-    if not least < found < inf:
-        raise InputError(f"{path}:{line}: {column}: got '{row[column]}', expected a number above {least:g}")
+    if found is None or not least < found < inf:
+        raise InputError(
+            f"{path}:{line}: {column}: got {show(row[column])}, expected a number above {least:g}"
+        )
     return found
 
 
@@ -72,5 +68,7 @@ def count(path: Path, line: int, row: dict[str, str], column: str) -> int:
     """
     found = number(path, line, row, column)
     if found != int(found) or found >= 2**53:
-        raise InputError(f"{path}:{line}: {column}: got '{row[column]}', expected a whole number below 2^53")
+        raise InputError(
+            f"{path}:{line}: {column}: got {show(row[column])}, expected a whole number below 2^53"
+        )
     return int(found)
