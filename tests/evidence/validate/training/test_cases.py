@@ -106,7 +106,7 @@ def test_rows_of_bridge(tmp_path):
         "26.04 NeMo,Pre-Training,DGX-GB200,LLAMA3.1_405B,256,NVFP4,1536,1,8192,0,4,16,1,8,n/a,1166\n"
         "26.04 NeMo,LoRA Performance,DGX-GB300,LLAMA3_70B,8,FP8,32,1,4096,,1,2,1,20,n/a,7481\n"
         "26.04 NeMo,Pre-Training,DGX-GB300,Nemotron_3_Super,64,MXFP8,512,1,8192,,1,1,1,n/a,64,9243\n"
-        "26.08 NeMo,Pre-Training,DGX-GB300,Nemotron_3_Ultra,256,MXFP8,256,1,8192,,1,1,1,n/a,64,3552\n"
+        "26.08 NeMo,Pre-Training,DGX-GB300,Nemotron_3_Ultra,256,MXFP8,256,1,8192,,1,1,1,-,64,3552.5\n"
     )
     sharded, noted, deep, lora, hybrid, offloaded = bridge.cases(write(tmp_path, BRIDGE + rows))
     assert sharded.measured == 3986 and sharded.plan["data"] == {"sharding": "fsdp"}
@@ -116,6 +116,7 @@ def test_rows_of_bridge(tmp_path):
     assert lora.plan["lora"] == {"rank": 16, "targets": ["qkv"]} and lora.apart == "LoRA" and not lora.reason
     assert hybrid.model is not None and hybrid.model.layers == 88 + 4  # two modules of two layers
     assert offloaded.model is not None and offloaded.model.layers == 108 + 4
+    assert offloaded.measured == 3552.5
     assert offloaded.plan["data"] == {"sharding": "hsdp", "shard": 64}
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import gcd
+from math import gcd, inf
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -143,10 +143,13 @@ def cases(path: Path) -> Iterator[Case]:
 
 
 def _case(path: Path, line: int, row: dict[str, str]) -> Case:
-    def value(column: str, absent: int | None = None) -> int:
+    def text_of(column: str) -> str:
         # "1 (2)" is another precision's value in brackets, "661[^note]" a footnote.
-        text = re.sub(r"[(\[].*", "", row[column]).strip().replace(",", "")
-        if text in ("", "n/a") and absent is not None:
+        return re.sub(r"[(\[].*", "", row[column]).strip().replace(",", "")
+
+    def value(column: str, absent: int | None = None) -> int:
+        text = text_of(column)
+        if text.lower() in ("", "n/a", "-") and absent is not None:
             return absent
         found = number_in(text)
         # Only what a row may leave out may be 0, which says that it is not used.
@@ -157,6 +160,10 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
             )
         return int(found)
 
+    rate = "Tokens / sec / GPU"
+    measured = number_in(text_of(rate))
+    if measured is None or not 0 < measured < inf:
+        raise InputError(f"{path}:{line}: {rate}: got {show(row[rate])}, expected a number above 0")
     npus, batch, micro, sequence = (value(name) for name in ("#-GPUs", "GBS", "MBS", "Sequence Length"))
     tp, pp, cp, vp, ep = (max(value(name, 1), 1) for name in ("TP", "PP", "CP", "VP", "EP"))
     system, word = row["System"].strip(), row["Precision"].split("(")[0].strip()
@@ -227,7 +234,7 @@ def _case(path: Path, line: int, row: dict[str, str]) -> Case:
     return Case(
         label=f"{name} {system} x{npus} {word or 'FP8'} batch {batch} ({release})",
         group=system,
-        measured=value("Tokens / sec / GPU"),
+        measured=measured,
         machine=SYSTEMS.get(system, ""),
         npus=npus,
         model=model,
