@@ -74,7 +74,7 @@ def test_what_is_no_value_is_named_with_its_line_and_column(
 
 @pytest.mark.parametrize("column", ["#-GPUs", "GBS", "Tokens / sec / GPU"])
 def test_nothing_of_megatron_bridge_is_divided_by(tmp_path: Path, column: str) -> None:
-    with pytest.raises(InputError, match="expected a (whole number of at least 1|number above 0)"):
+    with pytest.raises(InputError, match=r"expected a (whole number of at least 1|number above 0)"):
         read("bridge", put(tmp_path / "m.csv", "bridge", **{column: "0"}))
 
 
