@@ -83,7 +83,7 @@ class Where:
                 return Place(module, line, True)
             self.region = 0
             return Place("", self.line(), True)
-        (module, region), line = (self._stack() or [("", 0)])[-1], self.line()
+        (module, region), line = self._top(), self.line()
         self.region = max(region, 0)
         # The node of this operator was made just before it came here.
         number = self._torch.autograd._get_sequence_nr() - 1
@@ -148,8 +148,7 @@ class Where:
     def _wrapped(self, part: Any, within: Callable[[tuple[str, int]], tuple[str, int]]) -> Any:
         @functools.wraps(part)
         def called(*args: Any, **named: Any) -> Any:
-            stack = self._stack()
-            self._push(within((stack or [("", 0)])[-1]))
+            self._push(within(self._top()))
             try:
                 return part(*args, **named)
             finally:
@@ -199,6 +198,9 @@ class Where:
         if self._stack():
             self._pop()
 
+    def _top(self) -> tuple[str, int]:
+        return (self._stack() or [("", 0)])[-1]
+
     def _push(self, where: tuple[str, int]) -> None:
         self._stack().append(where)
         self._bound()
@@ -215,7 +217,7 @@ class Where:
             self._bounds.pop()
         else:
             self._numbers.append(number)
-        self._bounds.append((self._stack() or [("", 0)])[-1])
+        self._bounds.append(self._top())
 
 
 def _plain(name: str) -> str:

@@ -367,7 +367,7 @@ def check_fits(trace: Trace, platform: Platform) -> None:
         ranks = f"{trace.n_ranks} rank" + "s" * (trace.n_ranks != 1)
         raise InputError(
             f"the trace has {ranks}, but the network has {platform.npus} NPUs; expected one rank per NPU"
-            f"{grown * (trace.n_ranks < platform.npus)}"
+            f"{grown if trace.n_ranks < platform.npus else ''}"
         )
 
 

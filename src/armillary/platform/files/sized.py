@@ -66,7 +66,7 @@ def sized(name: str, platform: Mapping[str, Any], scale: Mapping[str, Any], devi
     if not used:
         low, high = _nearest(devices, domain, part)
         shares = [*_parts(domain, part)]
-        alike = f"{domain}"
+        alike = str(domain)
         if len(shares) > 1:
             alike = f"a number from {shares[-1]} to {domain} in steps of {part}, which each domain then has"
         raise InputError(
